@@ -244,7 +244,7 @@ view ipledger_audit.pool (network text, pool text, pool_id bigint, family smalli
 view ipledger_audit.pool_forecast (network text, pool text, free numeric, cooling numeric, leases_per_hour double precision, exhausted_in interval, at timestamp with time zone)
 view ipledger_audit.pool_map (network text, pool text, part integer, first_address inet, size numeric, cooling bigint, reserved bigint, active bigint, quarantined bigint, used_ratio double precision)
 view ipledger_audit.pool_samples (network text, pool_id bigint, at timestamp with time zone, size numeric, allocatable numeric, free numeric, cooling numeric, reserved bigint, active bigint, quarantined bigint, excluded numeric)
-view ipledger_audit.pool_usage (network text, pool text, cidr cidr, family smallint, size numeric, allocatable numeric, free numeric, cooling bigint, reserved bigint, active bigint, quarantined bigint, excluded numeric, used_ratio double precision, draining boolean)
+view ipledger_audit.pool_usage (network text, pool text, cidr cidr, family smallint, size numeric, allocatable numeric, free numeric, cooling numeric, reserved bigint, active bigint, quarantined bigint, excluded numeric, used_ratio double precision, draining boolean, at timestamp with time zone)
 view ipledger_audit.quarantines (network text, address inet, pool text, state text, lease_id text, fencing_token bigint, version bigint, owner_kind text, owner_name text, owner_uid text, owner_incarnation text, owner_interface text, node text, labels jsonb, reserved_at timestamp with time zone, confirmed_at timestamp with time zone, confirm_by timestamp with time zone, quarantine_reason text, quarantined_at timestamp with time zone, quarantined_by text, quarantine_node text, quarantine_why text, since timestamp with time zone, age interval, exit text)
 view ipledger_audit.sightings (network text, address inet, source text, owner_kind text, owner_name text, owner_uid text, owner_incarnation text, owner_interface text, node text, state text, live boolean, appeared_at timestamp with time zone, appeared_seq bigint, appeared_head bigint, last_seen_at timestamp with time zone, vanished_at timestamp with time zone, vanished_seq bigint, terminal_at timestamp with time zone, rests_until timestamp with time zone)
 view ipledger_audit.sources (network text, source text, kind text, node text, state text, epoch text, status text, era integer, interval interval, reported_at timestamp with time zone, lag interval, complete_at timestamp with time zone, complete_lag interval, sequence bigint, listed integer, counted bigint, partial_because jsonb, failing_since timestamp with time zone, failure text)
@@ -254,9 +254,7 @@ view ipledger_audit.verification (network text, looked_up_to bigint, digest text
 view ipledger_audit.verify_findings (network text, what text, address inet, seq bigint, expected text, found text, message text, found_at timestamp with time zone, seen_at timestamp with time zone)
 
 function ipledger.event_text(e ipledger.event) returns text
-function ipledger_audit.address_at(family integer, number numeric) returns inet
 function ipledger_audit.address_history(network text, address inet, "from" timestamp with time zone DEFAULT '-infinity'::timestamp with time zone, "to" timestamp with time zone DEFAULT 'infinity'::timestamp with time zone) returns SETOF ipledger_audit.event
-function ipledger_audit.address_number(address inet) returns numeric
 function ipledger_audit.bases(network text, address inet) returns SETOF inet
 function ipledger_audit.chain(network text, address inet, after bigint, upto bigint) returns SETOF ipledger_audit.log
 function ipledger_audit.churn("from" timestamp with time zone DEFAULT (now() - '01:00:00'::interval), "to" timestamp with time zone DEFAULT now()) returns TABLE(network text, by text, key text, reserved bigint, released bigint, reaped bigint, adopted bigint, quarantined bigint)
@@ -285,7 +283,6 @@ function ipledger_audit.plain_address(address inet) returns inet
 function ipledger_audit.pool_at(network text, address inet, upto bigint) returns SETOF ipledger_audit.log
 function ipledger_audit.pool_exclusions(settings jsonb) returns TABLE(first inet, last inet, why text)
 function ipledger_audit.pool_name(network text, pool_id bigint) returns text
-function ipledger_audit.pool_space(settings jsonb, OUT size numeric, OUT allocatable numeric) returns record
 function ipledger_audit.pool_touched(network text, cidr cidr, prefix_length integer) returns TABLE(address inet, state text)
 function ipledger_audit.pool_usage_history(INOUT network text, INOUT pool text, "from" timestamp with time zone, "to" timestamp with time zone, OUT at timestamp with time zone, OUT cidr cidr, OUT family smallint, OUT size numeric, OUT allocatable numeric, OUT free numeric, OUT cooling numeric, OUT reserved bigint, OUT active bigint, OUT quarantined bigint, OUT excluded numeric, OUT used_ratio double precision) returns SETOF record
 function ipledger_audit.position_at(network text, at timestamp with time zone) returns bigint
@@ -297,20 +294,19 @@ function ipledger_audit.who_had(network text, address inet, at timestamp with ti
 -- column: ipledger_service update
 ipledger.network_lock.network_id
 -- function: ipledger_auditor execute; ipledger_service execute
-ipledger_audit.address_at(integer,numeric), ipledger_audit.address_history(text,inet,timestamp with time zone,timestamp with time zone),
-    ipledger_audit.address_number(inet), ipledger_audit.bases(text,inet), ipledger_audit.chain(text,inet,bigint,bigint),
-    ipledger_audit.churn(timestamp with time zone,timestamp with time zone), ipledger_audit.describe_lease(ipledger_audit.log,timestamp with time zone),
-    ipledger_audit.describe_owner(jsonb), ipledger_audit.describe_owner(text,text,text,text,text),
-    ipledger_audit.describe_proof(jsonb), ipledger_audit.describe_seen(jsonb), ipledger_audit.describe_witness(jsonb,jsonb),
-    ipledger_audit.event_rate(timestamp with time zone,timestamp with time zone,interval), ipledger_audit.event_sentence(ipledger_audit.log,text),
-    ipledger_audit.events_between(text,timestamp with time zone,timestamp with time zone), ipledger_audit.explain_address(text,inet,timestamp with time zone,bigint),
-    ipledger_audit.last_event(text,inet,bigint), ipledger_audit.last_events(text,inet,bigint), ipledger_audit.lease_after(ipledger_audit.log,text,timestamp with time zone),
+ipledger_audit.address_history(text,inet,timestamp with time zone,timestamp with time zone), ipledger_audit.bases(text,inet),
+    ipledger_audit.chain(text,inet,bigint,bigint), ipledger_audit.churn(timestamp with time zone,timestamp with time zone),
+    ipledger_audit.describe_lease(ipledger_audit.log,timestamp with time zone), ipledger_audit.describe_owner(jsonb),
+    ipledger_audit.describe_owner(text,text,text,text,text), ipledger_audit.describe_proof(jsonb), ipledger_audit.describe_seen(jsonb),
+    ipledger_audit.describe_witness(jsonb,jsonb), ipledger_audit.event_rate(timestamp with time zone,timestamp with time zone,interval),
+    ipledger_audit.event_sentence(ipledger_audit.log,text), ipledger_audit.events_between(text,timestamp with time zone,timestamp with time zone),
+    ipledger_audit.explain_address(text,inet,timestamp with time zone,bigint), ipledger_audit.last_event(text,inet,bigint),
+    ipledger_audit.last_events(text,inet,bigint), ipledger_audit.lease_after(ipledger_audit.log,text,timestamp with time zone),
     ipledger_audit.lease_history(text), ipledger_audit.leases_as_of(text,bigint), ipledger_audit.leases_as_of(text,timestamp with time zone),
     ipledger_audit.listed(jsonb), ipledger_audit.marks(timestamp with time zone,timestamp with time zone),
     ipledger_audit.moment(jsonb), ipledger_audit.moment(timestamp with time zone), ipledger_audit.owner_history(text,text),
     ipledger_audit.plain_address(inet), ipledger_audit.pool_at(text,inet,bigint), ipledger_audit.pool_exclusions(jsonb),
-    ipledger_audit.pool_name(text,bigint), ipledger_audit.pool_space(jsonb), ipledger_audit.pool_touched(text,cidr,integer),
-    ipledger_audit.pool_usage_history(text,text,timestamp with time zone,timestamp with time zone),
+    ipledger_audit.pool_name(text,bigint), ipledger_audit.pool_touched(text,cidr,integer), ipledger_audit.pool_usage_history(text,text,timestamp with time zone,timestamp with time zone),
     ipledger_audit.position_at(text,timestamp with time zone), ipledger_audit.quarantine_exit(text,text),
     ipledger_audit.reaps(timestamp with time zone,timestamp with time zone), ipledger_audit.seconds(text),
     ipledger_audit.who_had(text,inet,timestamp with time zone)

@@ -186,7 +186,8 @@ export const overview = dashboard({
         table({
           title: 'Pools, the fullest first',
           tells: {
-            shows: 'Every pool now; free + cooling + reserved + active + quarantined + excluded is its size.',
+            shows:
+              'Every pool, counted once a minute; free + cooling + reserved + active + quarantined + excluded is its size.',
             normal: 'runs out: empty, or more than a day.',
             act: 'Follow the name of the pool.',
           },

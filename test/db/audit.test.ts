@@ -1,7 +1,9 @@
 /** Views and functions of `ipledger_audit`, asked as people ask them: with the auditor's login, about a log that the core made. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type AddressRecord, EVENT_TYPES } from '../../src/core/event.ts'
-import { poolNamed } from '../../src/core/image.ts'
+import { poolNamed, readyAt, restedBy } from '../../src/core/image.ts'
+import { poolSize } from '../../src/core/pool.ts'
+import { SAMPLE_POOLS, sizesOf } from '../../src/ledger/read-pools.ts'
 import { verifyNetwork } from '../../src/ledger/verify.ts'
 import { connect, connectUnchecked } from '../../src/postgres/connect.ts'
 import {
@@ -322,11 +324,19 @@ test('what needs a person', async () => {
 })
 
 test('usage is that of the image, and sums up', async () => {
-  for (const { pool: name, size, free, cooling, reserved, active, quarantined, excluded } of await ask(
-    'select * from pool_usage',
-  )) {
-    expect(Number(free) + cooling + reserved + active + quarantined + Number(excluded)).toBe(Number(size))
-    const { counts } = poolNamed(image, name)!
+  await admin.query(SAMPLE_POOLS, [NETWORK, sizesOf(image.pools.values())])
+  const usages = await ask('select * from pool_usage')
+  expect(usages).toHaveLength(2)
+  for (const { pool: name, size, free, cooling, reserved, active, quarantined, excluded } of usages) {
+    expect(Number(free) + Number(cooling) + reserved + active + quarantined + Number(excluded)).toBe(
+      Number(size),
+    )
+    const { counts, pool: of } = poolNamed(image, name)!
+    const whole = poolSize(of)
+    expect([Number(size), Number(excluded)]).toEqual([
+      Number(whole.size),
+      Number(whole.size - whole.allocatable),
+    ])
     expect({ reserved, active, quarantined }).toEqual({
       reserved: counts.RESERVED,
       active: counts.ACTIVE,
@@ -338,6 +348,14 @@ test('usage is that of the image, and sums up', async () => {
       `select sum(quarantined)::int as quarantined, sum(size)::int as size, count(*)::int as parts from pool_map where pool = 'pool'`,
     ),
   ).toEqual([{ quarantined: 2, size: 16, parts: 16 }])
+  expect(
+    await ask(
+      `select first_address, part, reserved from pool_map where pool = 'blocks' order by part limit 2`,
+    ),
+  ).toMatchObject([
+    { first_address: '10.0.1.0/28', part: 0, reserved: 1 },
+    { first_address: '10.0.1.16/28', part: 1, reserved: 0 },
+  ])
 })
 
 test('rates, churn, crash loops and marks of a time', async () => {
@@ -482,4 +500,34 @@ test('what one node did to another, what became of a spare, and what rests', asy
   )
   const reasons = await ask(`select quarantine_reason as is from quarantines where network = 'nodes'`)
   expect(reasons.filter(({ is }) => is === 'CONFLICT')).toHaveLength(1)
+})
+
+test('what cools is what the core hands out to nobody, also after it was listed', async () => {
+  const rests = played(
+    network,
+    pool('10.0.0.0/28'),
+    ...['a/1', 'b/1', 'c/1', 'held/1'].map((who) => reserve(who)), // 10.0.0.1 to 10.0.0.4
+    release('a/1'),
+    release('b/1'),
+    after(5 * MINUTE),
+    register('d'),
+    lists('d', ['z/1@10.0.0.1']),
+    lists('d', ['z/1@10.0.0.1']),
+    enable('d'),
+    lists('d', []),
+    release('c/1'),
+    command({ type: 'hold', hold: 'CLOCK', why: 'set forward', stepMs: 1_000 }),
+  )
+  await storeScene(admin, rests, 'rests')
+  const by = restedBy(rests.image, Date.now())
+  const expected = [...rests.image.records.values()].map(({ address, state }) => {
+    const ready = readyAt(rests.image, address)
+    return { address, state: state !== 'FREE' ? state : ready! > by ? 'COOLING' : 'FREE' }
+  })
+  expect(expected.map(({ state }) => state)).toEqual(['COOLING', 'FREE', 'COOLING', 'RESERVED'])
+  expect(
+    await ask(
+      `select host(address) as address, state from pool_touched('rests', '10.0.0.0/28', 32) order by 1`,
+    ),
+  ).toEqual(expected)
 })
