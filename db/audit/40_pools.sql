@@ -17,12 +17,10 @@ create function ipledger_audit.pool_exclusions(settings jsonb) returns table (fi
   select set_masklen(broadcast((settings ->> 'subnet')::inet), -1), set_masklen(broadcast((settings ->> 'subnet')::inet), -1), 'the broadcast address of its subnet'
    where family((settings ->> 'subnet')::inet) = 4 and masklen((settings ->> 'subnet')::inet) < 31 and (settings ->> 'prefixLength')::int = 32
 $$;
-comment on function ipledger_audit.pool_exclusions(jsonb) is $$What a pool never hands out, as ranges of addresses: its gateway, what its settings exclude, and, of a pool of single addresses, the
-addresses of its subnet that no workload can use. A block that one of them touches is not handed out. `settings` is that of view `pool`.
+comment on function ipledger_audit.pool_exclusions(jsonb) is $$The addresses that a pool never hands out, as ranges: its gateway, those that its settings exclude, and, of a pool of single addresses, those
+of its subnet that no workload can use. A block that one of them touches is not handed out. `settings` is that of view `pool`.
 Columns: first, last, why.
-
-Example:
-  select p.pool, x.* from pool p, pool_exclusions(p.settings) x where p.network = 'default';$$;
+Example: select p.pool, x.* from pool p, pool_exclusions(p.settings) x where p.network = 'default';$$;
 
 -- As `readyAt` and `restedBy` of core/image.ts say it; a test compares them. A CLOCK hold ends no cooling: the time that counts is the
 -- one before the clock was set.
@@ -49,21 +47,16 @@ create function ipledger_audit.pool_touched(network text, cidr cidr, prefix_leng
 $$;
 comment on function ipledger_audit.pool_touched(text, cidr, int) is $$The addresses of a CIDR that were ever leased and at which a lease of this length can begin, as they are now. Columns: address (of a block
 the first one), state (FREE, COOLING, RESERVED, ACTIVE, QUARANTINED).
-
-Example:
-  select t.state, count(*) from pool p, pool_touched(p.network, p.cidr, (p.settings ->> 'prefixLength')::int) t group by t.state;$$;
+Example: select t.state, count(*) from pool p, pool_touched(p.network, p.cidr, (p.settings ->> 'prefixLength')::int) t group by t.state;$$;
 
 create view ipledger_audit.pool_samples as
   select s.network_id as network, s.pool_id, s.at, s.size, s.size - s.excluded as allocatable, s.free, s.cooling, s.reserved, s.active,
          s.quarantined, s.excluded
     from ipledger.pool_sample s;
 comment on view ipledger_audit.pool_samples is $$How full each pool was, once a minute, for 90 days. By name and with the ratio: pool_usage_history.
-
 Columns: network; pool_id (number of the event that made it); at (the minute); size, allocatable, free, cooling, reserved, active,
 quarantined, excluded (leases).
-
-Example:
-  select max(at) from pool_samples where network = 'default';$$;
+Example: select max(at) from pool_samples where network = 'default';$$;
 
 create view ipledger_audit.pool_usage as
   select p.network_id as network, p.name as pool, p.cidr, family(p.cidr)::smallint as family, s.size, s.allocatable, s.free, s.cooling,
@@ -72,15 +65,12 @@ create view ipledger_audit.pool_usage as
     from ipledger.pool p
    cross join lateral (
      select x.* from ipledger_audit.pool_samples x where x.network = p.network_id and x.pool_id = p.pool_id order by x.at desc limit 1) s;
-comment on view ipledger_audit.pool_usage is $$How full each pool is, as a job counted it once a minute; a new pool is here within a minute. Counts are leases, of the pool's size
-each; free + cooling + reserved + active + quarantined + excluded = size. What is true now: `ipledger pool list`.
-
+comment on view ipledger_audit.pool_usage is $$How full each pool is, counted by a job once a minute; a new pool appears within a minute. Counts are leases, of the pool's size each;
+free + cooling + reserved + active + quarantined + excluded = size. For this moment: `ipledger pool list`.
 Columns: network; pool; cidr; family (4, 6); size; allocatable (size without excluded); free (cooled and not held); cooling; reserved;
-active; quarantined; excluded; used_ratio (of what is allocatable, what is held: reserved, active and quarantined; 0 to 1; null: nothing is
-allocatable); draining (hands nothing out); at (the minute).
-
-Example:
-  select pool, size, free, cooling, active, quarantined, round(100 * used_ratio) as percent from pool_usage where network = 'default';$$;
+active; quarantined; excluded; used_ratio (reserved, active and quarantined of allocatable: 0 to 1; null: nothing is allocatable); draining
+(hands nothing out); at (the minute).
+Example: select pool, size, free, cooling, active, quarantined, round(100 * used_ratio) as percent from pool_usage where network = 'default';$$;
 
 create function ipledger_audit.pool_usage_history(
     inout network text, inout pool text, "from" timestamptz, "to" timestamptz,
@@ -99,11 +89,8 @@ create function ipledger_audit.pool_usage_history(
    order by s.at
 $$;
 comment on function ipledger_audit.pool_usage_history(text, text, timestamptz, timestamptz) is $$How full a pool was between two times (both included), a row a minute, for 90 days; of deleted pools of that name too.
-
 Columns: those of view `pool_samples`; pool; cidr and family (4, 6) as they are now; used_ratio (as in pool_usage).
-
-Example:
-  select at, free, cooling, active from pool_usage_history('default', 'default', now() - interval '6 hours', now());$$;
+Example: select at, free, cooling, active from pool_usage_history('default', 'default', now() - interval '6 hours', now());$$;
 
 create view ipledger_audit.pool_forecast as
   select f.network, f.pool, f.free, f.cooling, f.leases_per_hour,
@@ -119,14 +106,11 @@ create view ipledger_audit.pool_forecast as
                 from ipledger.pool_sample s
                where s.network_id = p.network_id and s.pool_id = p.pool_id and s.at > now() - interval '1 hour') r
            where r.at is not null) f;
-comment on view ipledger_audit.pool_forecast is $$When each pool will have nothing free, if it goes on as in the last hour: the net rate by which held and cooling leases grew, least squares
-over the samples of a minute each.
-
+comment on view ipledger_audit.pool_forecast is $$When each pool will have nothing free, if it goes on as in the last hour: the net growth of held and cooling leases, least squares over
+the samples of a minute each.
 Columns: network; pool; free, cooling (by the last sample, leases); leases_per_hour (net; negative: it empties; null: fewer than five
 samples); exhausted_in (from the last sample on; null: it does not fill, or not within a century); at (the last sample).
-
-Example:
-  select pool, free, leases_per_hour, exhausted_in from pool_forecast where exhausted_in < interval '1 day';$$;
+Example: select pool, free, leases_per_hour, exhausted_in from pool_forecast where exhausted_in < interval '1 day';$$;
 
 create view ipledger_audit.pool_map as
   select p.network_id as network, p.name as pool, m.part, m.first_address, d.size, m.cooling, m.reserved, m.active, m.quarantined,
@@ -148,11 +132,7 @@ create view ipledger_audit.pool_map as
        left join ipledger_audit.pool_touched(p.network_id, p.cidr, p.prefix_length) t
          on network(set_masklen(t.address, d.length))::inet = x.first_address
       group by x.part, x.first_address) m;
-comment on view ipledger_audit.pool_map is $$Where in its CIDR a pool is used now: each pool cut into up to 256 equal parts, in order of address. Ask for one pool: it counts all
-of its leases.
-
-Columns: network; pool; part (0, 1, …); first_address (of the part, which is this CIDR); size (leases that fit in it, excluded ones too);
-cooling, reserved, active, quarantined (leases of it); used_ratio (those four, of size: 0 to 1).
-
-Example:
-  select part, first_address, used_ratio from pool_map where network = 'default' and pool = 'web' and used_ratio > 0 order by part;$$;
+comment on view ipledger_audit.pool_map is $$Where in its CIDR a pool is used now: up to 256 equal parts, in order of address. Ask for one pool: it counts all of its leases.
+Columns: network; pool; part (0, 1, …); first_address (the part's CIDR); size (leases that fit in it, excluded ones too); cooling,
+reserved, active, quarantined (leases of it); used_ratio (those four, of size: 0 to 1).
+Example: select part, first_address, used_ratio from pool_map where network = 'default' and pool = 'web' and used_ratio > 0 order by part;$$;

@@ -98,8 +98,8 @@ describe('every object', () => {
       order by 1, 2`)
     expect(rows.length).toBeGreaterThan(45)
     for (const { kind, name, comment, columns } of rows) {
-      const [said, example] = (comment ?? '').split('\n\nExample:\n')
-      expect(example, name).toMatch(new RegExp(`^  select [^]*\\b${name}\\b[^]*;$`))
+      const [said, example] = (comment ?? '').split('\nExample: ')
+      expect(example, name).toMatch(new RegExp(`^select [^]*\\b${name}\\b[^]*;$`))
       await ask(example!)
       if (kind === 'view') await ask(`select * from ${name} limit 10`)
       const others = [...said!.matchAll(/(?:those|Columns) (?:of|as of|as in) view `?(\w+)`?/gi)].map(
@@ -228,7 +228,7 @@ test('a reap tells its proof, source by source', async () => {
     counted.seq,
   )) as [Row]
   expect(what).toMatch(
-    /was reaped by caller \(PROVEN_ABSENT\): source wide, which had listed it, missed it in \d counted reports \(numbers .*it said gone; policy: 3 misses, minimum age 300 s/,
+    /was reaped by caller \(PROVEN_ABSENT\): source wide, which had listed it, missed it in \d counted reports \(numbers .*it answered gone; policy: 3 misses, minimum age 300 s/,
   )
 })
 
