@@ -59,7 +59,7 @@ const INDEXES = `
      and not exists (select from pg_constraint x where x.conindid = i.indexrelid and x.contype in ('p', 'u', 'x'))
    order by i.indrelid::regclass::text, c.relname`
 
-// What callers see of views and functions; how they are made is in their files.
+// Columns and arguments of views and functions; their files have the rest.
 const VIEWS = `
   select format('view %s (%s)', c.oid::regclass,
            string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod), ', ' order by a.attnum)) as text
@@ -153,7 +153,7 @@ function wrap(list: string): string {
 const EVENT = Object.values(EVENT_COLUMNS)
 const RENAMED: Readonly<Record<string, string>> = { token: 'fencing_token', details: 'evidence' }
 
-/** What a lease shows by a name of its own, or not at all. */
+/** Left out of a lease, or shown under another name. */
 const NOT_OF_LEASE = /^record\.(poolId|address|prefixLength|token|state|ended|availableAt)$/
 
 function describeEvent(): string {
@@ -223,7 +223,7 @@ $$;
 `
 }
 
-/** What this checkout makes on a fresh embedded server. */
+/** The schema of this checkout, on a fresh embedded server. */
 async function onFreshSchema<T>(read: (client: pg.Client) => Promise<T>): Promise<T> {
   const directory = await mkdtemp(join(tmpdir(), 'ipledger-schema-'))
   try {

@@ -9,7 +9,7 @@ import type { AddressRecord, LedgerEvent } from '../core/event.ts'
 import { EVENT_COLUMNS } from '../core/event-columns.ts'
 import { UnknownFormat } from './log.ts'
 
-/** What this process writes, and the greatest it can read. A rolling upgrade that adds meaning counts it up. */
+/** The format that this process writes, and the greatest it can read. A change that adds meaning counts it up. */
 const FORMAT = 1
 
 export const SEPARATOR = '\u001f'
@@ -24,7 +24,7 @@ export function digestOf(previous: string, text: string): string {
 }
 
 export function textOf(network: string, event: LedgerEvent): string {
-  // What another event has of a record's fields, it has itself.
+  // An event without a record has some of its fields itself.
   return write(network, event, 'record' in event ? event.record : event)
 }
 
@@ -52,7 +52,7 @@ function cellsOf(text: string): readonly string[] {
   )
 }
 
-// What the flat functions call.
+// Called by the flat functions.
 
 const NOTHING = {}
 

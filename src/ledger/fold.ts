@@ -1,7 +1,6 @@
 /**
- * What the tables must say by the log, as SQL: one query a table, of rows as the table has them. `verify.ts` compares them
- * with what is there, `rebuild.ts` writes them. They say in SQL what `core/evolve.ts` says of the image; a test holds the two
- * together.
+ * The tables as they follow from the log: one query a table. `verify.ts` compares their rows with the table, `rebuild.ts` writes
+ * them. A test compares them with the image that `core/evolve.ts` makes.
  *
  * Parameters: $1 the network; of sources and sightings $2, the ids of the sources that are wanted. Of a sighting that has
  * vanished the lease decides whether it is kept, so leases and pools must be right before sightings are.
@@ -88,7 +87,7 @@ const SOURCE = `
         from ipledger.event e
        where e.network_id = $1 and e.address is null and e.type = 'source.reported' and ${ABOUT} = r.id
          and e.seq > coalesce(t.seq, 0)
-         -- Most reports do neither, and looking for a word is cheaper than reading them.
+         -- Most reports do neither, and a search in the text is cheaper than parsing it.
          and case when e.details::text like '%"opened"%' or e.details::text like '%"closed"%'
                   then e.details ->> 'opened' = 'true' or e.details ->> 'closed' = 'true' end
        order by e.seq desc limit 1) o on true`
@@ -116,15 +115,15 @@ const SIGHTING = `
                union all
                select true, v from jsonb_array_elements(r.details -> 'vanished') v) x) w
   ),
-  spoken as (
+  last as (
     select ${OWNER}, max(seq) filter (where gone) as gone_seq, max(seq) filter (where not gone) as seen_seq,
            (array_agg(rests_until order by seq desc) filter (where gone))[1] as rests_until
       from listed group by ${OWNER}
   ),
-  -- One that has vanished: while the lease is held that it was listed for, or that was made for nobody when this one ended; of what
-  -- nobody holds, the last of a source, until it has rested and the source reports again while the clock is trusted.
+  -- One that has vanished is kept while the lease is held that it was listed for, or the CONFLICT without an owner that followed
+  -- that lease. At a free address the last one of a source is kept until it has rested and the source reports again without a CLOCK hold.
   kept as (
-    select k.* from spoken k
+    select k.* from last k
      where k.gone_seq is null or k.gone_seq < k.seen_seq
         or (k.seen_seq is not null and exists (
           select from ipledger.pool p
@@ -154,7 +153,7 @@ const SIGHTING = `
                     select max(o.seq) from listed o
                      where o.gone and o.source_id = k.source_id and o.address = k.address and o.rests_until is not null) end))
   ),
-  told as (
+  lives as (
     select l.*, k.seen_seq, k.gone_seq, max(l.seq) filter (where l.gone and l.seq < k.seen_seq) over (partition by ${OWNER}) as ended_seq,
            max(l.seq) filter (where not l.gone and l.state <> 'terminal') over (partition by ${OWNER}) as alive_seq
       from kept k join listed l using (${OWNER})
@@ -168,7 +167,7 @@ const SIGHTING = `
          min(at) filter (where not gone and seq > coalesce(alive_seq, 0)) as terminal_at,
          case when bool_or(gone) then max(rests_until) filter (where gone)
               else max(rests_until) filter (where not gone and seq > coalesce(alive_seq, 0)) end as rests_until
-    from told
+    from lives
    where seq > coalesce(ended_seq, 0) and (not gone or seq >= seen_seq)
    group by ${OWNER}`
 

@@ -33,7 +33,7 @@ export type Finding = {
   readonly what: FindingCode
   /** A sentence for people. */
   readonly message: string
-  /** What it is about; null: not about one. */
+  /** Null: it is about none. */
   readonly seq: number | null
   readonly address: string | null
   /** By the log, and in the table; null: no such row. */
@@ -72,7 +72,7 @@ export type Verified = {
 
 const MOST_FINDINGS = 100
 const NO_DIGEST = '0'.repeat(64)
-/** What a slice is to take at most; the rows of the next are doubled and halved by it. */
+/** The goal for a slice: a slower one halves the rows of the next, a fast one doubles them. */
 const SLICE_MS = 400
 const MOST_ROWS = 200_000
 
@@ -164,7 +164,7 @@ const NETWORK = comparison('network', 'NETWORK_DIFFERS', '')
 const SOURCES = comparison('source', 'SOURCE_DIFFERS', OF_SOURCES)
 const SIGHTINGS = comparison('sighting', 'SIGHTING_DIFFERS', OF_SOURCES)
 
-/** What the database itself must refuse, and what every writer locks. */
+/** The constraints that keep the log whole, and the row that every writer locks. */
 const SCHEMA = `
   select 'CHAIN_BROKEN' as what, null as seq, null as address, null as expected, null as found,
          format('table event lacks the valid constraint %s, so two events may have one predecessor or one number', c.name) as message
@@ -355,7 +355,7 @@ async function readHead(client: pg.Client, network: string, seq: number) {
   return (await client.query<{ head: number; digest: string | null }>(HEAD, [network, seq])).rows[0]!
 }
 
-/** What earlier looks found stays until a whole run no longer finds it: `since` its begin, else 0. */
+/** Earlier findings stay until a whole run no longer has them: `since` its begin, else 0. */
 function keep(
   { now, findings }: Stored,
   found: ReadonlyMap<string, Finding>,

@@ -21,7 +21,7 @@ export const JOBS_SCHEMA = 'graphile_worker'
 /** The folder `db`. */
 export const DB = new URL('../../db/', import.meta.url)
 
-/** Numbers that nobody else uses as advisory locks. */
+/** Advisory locks; no other program uses these numbers. */
 const MIGRATION_LOCK = 0x1b1ed9e4
 const JOBS_SCHEMA_LOCK = 0x1b1ed9e5
 
