@@ -291,41 +291,13 @@ function ipledger_audit.reaps("from" timestamp with time zone, "to" timestamp wi
 function ipledger_audit.seconds(milliseconds text) returns text
 function ipledger_audit.who_had(network text, address inet, at timestamp with time zone) returns SETOF ipledger_audit.past_lease
 
--- column: ipledger_service update
-ipledger.network_lock.network_id
--- function: ipledger_auditor execute; ipledger_service execute
-ipledger_audit.address_history(text,inet,timestamp with time zone,timestamp with time zone), ipledger_audit.bases(text,inet),
-    ipledger_audit.chain(text,inet,bigint,bigint), ipledger_audit.churn(timestamp with time zone,timestamp with time zone),
-    ipledger_audit.describe_lease(ipledger_audit.log,timestamp with time zone), ipledger_audit.describe_owner(jsonb),
-    ipledger_audit.describe_owner(text,text,text,text,text), ipledger_audit.describe_proof(jsonb), ipledger_audit.describe_seen(jsonb),
-    ipledger_audit.describe_witness(jsonb,jsonb), ipledger_audit.event_rate(timestamp with time zone,timestamp with time zone,interval),
-    ipledger_audit.event_sentence(ipledger_audit.log,text), ipledger_audit.events_between(text,timestamp with time zone,timestamp with time zone),
-    ipledger_audit.explain_address(text,inet,timestamp with time zone,bigint), ipledger_audit.last_event(text,inet,bigint),
-    ipledger_audit.last_events(text,inet,bigint), ipledger_audit.lease_after(ipledger_audit.log,text,timestamp with time zone),
-    ipledger_audit.lease_history(text), ipledger_audit.leases_as_of(text,bigint), ipledger_audit.leases_as_of(text,timestamp with time zone),
-    ipledger_audit.listed(jsonb), ipledger_audit.marks(timestamp with time zone,timestamp with time zone),
-    ipledger_audit.moment(jsonb), ipledger_audit.moment(timestamp with time zone), ipledger_audit.owner_history(text,text),
-    ipledger_audit.plain_address(inet), ipledger_audit.pool_at(text,inet,bigint), ipledger_audit.pool_exclusions(jsonb),
-    ipledger_audit.pool_name(text,bigint), ipledger_audit.pool_touched(text,cidr,integer), ipledger_audit.pool_usage_history(text,text,timestamp with time zone,timestamp with time zone),
-    ipledger_audit.position_at(text,timestamp with time zone), ipledger_audit.quarantine_exit(text,text),
-    ipledger_audit.reaps(timestamp with time zone,timestamp with time zone), ipledger_audit.seconds(text),
-    ipledger_audit.who_had(text,inet,timestamp with time zone)
--- schema: ipledger_auditor usage; ipledger_service usage
-ipledger_audit
--- schema: ipledger_service usage
-ipledger
--- table: ipledger_auditor select; ipledger_service select
-ipledger_audit.attention, ipledger_audit.crash_loops, ipledger_audit.event, ipledger_audit.holds, ipledger_audit.lease,
-    ipledger_audit.log, ipledger_audit.network, ipledger_audit.pool, ipledger_audit.pool_forecast, ipledger_audit.pool_map,
-    ipledger_audit.pool_samples, ipledger_audit.pool_usage, ipledger_audit.quarantines, ipledger_audit.sightings,
-    ipledger_audit.sources, ipledger_audit.suspects, ipledger_audit.touched, ipledger_audit.verification,
-    ipledger_audit.verify_findings
--- table: ipledger_service delete, insert, select, update
-ipledger.attention, ipledger.lookup, ipledger.pool, ipledger.pool_sample, ipledger.request, ipledger.sighting,
-    ipledger.source_failure
--- table: ipledger_service insert, select
-ipledger.event, ipledger.network_lock
--- table: ipledger_service insert, select, update
-ipledger.lease, ipledger.network, ipledger.source, ipledger.source_report, ipledger.verification
--- table: ipledger_service select
-ipledger.migration
+column ipledger.network_lock.network_id: ipledger_service update
+function all of ipledger: public execute
+function all of ipledger_audit: ipledger_auditor execute; ipledger_service execute
+schema ipledger: ipledger_service usage
+schema ipledger_audit: ipledger_auditor usage; ipledger_service usage
+table all of ipledger_audit: ipledger_auditor select; ipledger_service select
+table ipledger.attention, ipledger.lookup, ipledger.pool, ipledger.pool_sample, ipledger.request, ipledger.sighting, ipledger.source_failure: ipledger_service delete, insert, select, update
+table ipledger.event, ipledger.network_lock: ipledger_service insert, select
+table ipledger.lease, ipledger.network, ipledger.source, ipledger.source_report, ipledger.verification: ipledger_service insert, select, update
+table ipledger.migration: ipledger_service select

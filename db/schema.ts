@@ -77,27 +77,33 @@ const FUNCTIONS = `
 
 // Objects on which everybody but the owner has the same rights stand together.
 const GRANTS = `
-  select format(E'-- %s: %s\\n%s', kind, granted, string_agg(name, ', ' order by name)) as text
-    from (select kind, name, string_agg(grantee || ' ' || rights, '; ' order by grantee) as granted
-            from (select kind, name, case grantee when 0 then 'public' else grantee::regrole::text end as grantee,
-                         string_agg(lower(privilege_type), ', ' order by privilege_type) as rights
-                    from (select 'schema' as kind, n.oid::regnamespace::text as name, n.nspowner as owner, a.*
-                            from pg_namespace n, aclexplode(n.nspacl) a where n.oid in ${OURS}
-                          union all
-                          select 'table', c.oid::regclass::text, c.relowner, a.*
-                            from pg_class c, aclexplode(c.relacl) a where c.relnamespace in ${OURS}
-                          union all
-                          select 'column', format('%s.%I', c.oid::regclass, t.attname), c.relowner, a.*
-                            from pg_class c join pg_attribute t on t.attrelid = c.oid, aclexplode(t.attacl) a
-                           where c.relnamespace in ${OURS}
-                          union all
-                          select 'function', p.oid::regprocedure::text, p.proowner, a.*
-                            from pg_proc p, aclexplode(p.proacl) a where p.pronamespace in ${OURS}) as acl
-                   where grantee <> owner
-                   group by kind, name, grantee) as of_grantee
-           group by kind, name) as of_object
-   group by kind, granted
-   order by kind, granted`
+  with object (kind, schema, name, owner, acl) as (
+    select 'schema', '', n.oid::regnamespace::text, n.nspowner, n.nspacl from pg_namespace n where n.oid in ${OURS}
+    union all
+    select 'table', c.relnamespace::regnamespace::text, c.oid::regclass::text, c.relowner, c.relacl
+      from pg_class c where c.relnamespace in ${OURS} and c.relkind in ('r', 'v')
+    union all
+    select 'column', '', format('%s.%I', c.oid::regclass, t.attname), c.relowner, t.attacl
+      from pg_class c join pg_attribute t on t.attrelid = c.oid where c.relnamespace in ${OURS} and t.attacl is not null
+    union all
+    select 'function', p.pronamespace::regnamespace::text, p.oid::regprocedure::text, p.proowner, coalesce(p.proacl, acldefault('f', p.proowner))
+      from pg_proc p where p.pronamespace in ${OURS}
+  ),
+  granted as (
+    select o.kind, o.schema, o.name, coalesce(string_agg(a.rights, '; ' order by a.rights), 'owner') as rights
+      from object o
+      left join lateral (
+        select concat(case a.grantee when 0 then 'public' else a.grantee::regrole::text end, ' ',
+                      lower(string_agg(a.privilege_type, ', ' order by a.privilege_type))) as rights
+          from aclexplode(o.acl) a where a.grantee <> o.owner group by a.grantee) a on true
+     group by o.kind, o.schema, o.name
+  )
+  select format('%s %s: %s', kind,
+           case when schema <> '' and count(*) = sum(count(*)) over (partition by kind, schema) then 'all of ' || schema
+                else string_agg(name, ', ' order by name) end, rights) as text
+    from granted
+   group by kind, schema, rights
+   order by kind, 1`
 
 const COLUMNS = `
   select c.relname as table, json_object_agg(a.attname, replace(format_type(a.atttypid, null), 'timestamp with time zone', 'timestamptz') || case when a.attnotnull then '' else '?' end
@@ -121,7 +127,7 @@ async function describeSchema(client: pg.Client): Promise<string> {
   const parts = [HEADER]
   for (const sql of [EXTENSIONS, TABLES, INDEXES, VIEWS, FUNCTIONS, GRANTS]) {
     const { rows } = await client.query<{ text: string }>(sql)
-    parts.push(rows.map(({ text }) => (sql === GRANTS ? wrap(text) : text)).join('\n'))
+    parts.push(rows.map(({ text }) => text).join('\n'))
   }
   return `${parts.join('\n\n')}\n`
 }

@@ -110,9 +110,7 @@ create view ipledger_audit.event as
     cross join lateral (
       select case when l.pool_id is null then null
                   when l.type like 'pool.%' then l.evidence ->> 'name'
-                  else coalesce((select n.name from ipledger.pool n where n.network_id = l.network_id and n.pool_id = l.pool_id),
-                                (select c.details ->> 'name' from ipledger.event c where c.network_id = l.network_id and c.seq = l.pool_id),
-                                '') end as pool) p;
+                  else ipledger_audit.pool_name(l.network_id, l.pool_id) end as pool) p;
 comment on view ipledger_audit.event is $$Everything that happened, a row an event, in all networks. Filter by network and by seq, at (a range) or owner_name, or it reads
 everything. For an address, lease or owner use address_history, lease_history, owner_history.
 Columns: network; seq (number of the event in its network); at; type; address (a block with its mask) and lease_id; pool (its present name,

@@ -64,29 +64,26 @@ const NETWORK = `
    cross join ended d`
 
 const SOURCE = `
-  select r.network_id, r.id as source_id, r.details as declaration,
+  select r.network_id, s.id as source_id, r.details as declaration,
          case when x.seq is not null then 'RETIRED' when n.seq is not null then 'ENABLED' else 'REGISTERED' end as state,
          greatest(r.seq, n.seq, x.seq) as version, r.at as registered_at, r.actor as registered_by,
          n.at as enabled_at, n.actor as enabled_by, n.seq as enabled_seq, x.at as retired_at,
          o.epoch, o.seq as epoch_seq, o.head as epoch_head, o.at as epoch_at
-    from (select distinct on (${ABOUT}) e.*, ${ABOUT} as id from ipledger.event e
-           where e.network_id = $1 and e.address is null and e.type = 'source.registered' and ${ABOUT} = any($2::text[])
-           order by ${ABOUT}, e.seq desc) r
-    left join lateral (
-      select e.seq, e.at from ipledger.event e
-       where e.network_id = $1 and e.address is null and e.type = 'source.retired' and ${ABOUT} = r.id
-       order by e.seq desc limit 1) t on true
-    left join lateral (select t.seq, t.at where t.seq > r.seq) x on true
-    left join lateral (
-      select e.seq, e.at, e.actor from ipledger.event e
-       where e.network_id = $1 and e.address is null and e.type = 'source.enabled' and ${ABOUT} = r.id and e.seq > r.seq
-       order by e.seq desc limit 1) n on true
+    from (select ${ABOUT} as id, max(e.seq) filter (where e.type = 'source.registered') as registered,
+                 max(e.seq) filter (where e.type = 'source.enabled') as enabled, max(e.seq) filter (where e.type = 'source.retired') as retired
+            from ipledger.event e
+           where e.network_id = $1 and e.address is null and e.type in ('source.registered', 'source.enabled', 'source.retired')
+             and ${ABOUT} = any($2::text[])
+           group by 1) s
+    join ipledger.event r on r.network_id = $1 and r.seq = s.registered
+    left join ipledger.event n on n.network_id = $1 and n.seq = s.enabled and s.enabled > s.registered
+    left join ipledger.event x on x.network_id = $1 and x.seq = s.retired and s.retired > s.registered
     left join lateral (
       select e.seq, e.at, (e.details ->> 'head')::bigint as head,
              case when e.details ->> 'closed' = 'true' then '' else e.details ->> 'epoch' end as epoch
         from ipledger.event e
-       where e.network_id = $1 and e.address is null and e.type = 'source.reported' and ${ABOUT} = r.id
-         and e.seq > coalesce(t.seq, 0)
+       where e.network_id = $1 and e.address is null and e.type = 'source.reported' and ${ABOUT} = s.id
+         and e.seq > coalesce(s.retired, 0)
          -- Most reports do neither, and a search in the text is cheaper than parsing it.
          and case when e.details::text like '%"opened"%' or e.details::text like '%"closed"%'
                   then e.details ->> 'opened' = 'true' or e.details ->> 'closed' = 'true' end
