@@ -288,6 +288,7 @@ function ipledger_audit.pool_usage_history(INOUT network text, INOUT pool text, 
 function ipledger_audit.position_at(network text, at timestamp with time zone) returns bigint
 function ipledger_audit.quarantine_exit(reason text, owner_kind text) returns text
 function ipledger_audit.reaps("from" timestamp with time zone, "to" timestamp with time zone) returns TABLE(network text, seq bigint, at timestamp with time zone, address inet, lease_id text, pool text, owner_kind text, owner_name text, owner_uid text, owner_incarnation text, owner_interface text, node text, cause text, actor text, source text, why text, snapshots bigint[], heads bigint[], misses integer, last_sighted_at timestamp with time zone, lookup_answer text, lookup_at timestamp with time zone, lookup_detail text, policy jsonb, evidence jsonb)
+function ipledger_audit.rested_by(network text, at timestamp with time zone) returns timestamp with time zone
 function ipledger_audit.seconds(milliseconds text) returns text
 function ipledger_audit.who_had(network text, address inet, at timestamp with time zone) returns SETOF ipledger_audit.past_lease
 

@@ -22,14 +22,20 @@ of its subnet that no workload can use. A block that one of them touches is not 
 Columns: first, last, why.
 Example: select p.pool, x.* from pool p, pool_exclusions(p.settings) x where p.network = 'default';$$;
 
--- As `readyAt` and `restedBy` of core/image.ts say it; a test compares them. A CLOCK hold ends no cooling: the time that counts is the
--- one before the clock was set.
+create function ipledger_audit.rested_by(network text, at timestamptz) returns timestamptz
+  language sql stable as $$
+  select least(rested_by.at, (select to_timestamp((h.details ->> 'before')::float8 / 1000) from ipledger_audit.holds h
+                               where h.network = rested_by.network and h.hold = 'CLOCK'))
+$$;
+comment on function ipledger_audit.rested_by(text, timestamptz) is $$The time up to which coolings have ended at a time: that time, or during a CLOCK hold the time before the clock was set.
+Example: select rested_by('default', now());$$;
+
+-- As `readyAt` and `restedBy` of core/image.ts say it; a test compares them.
 create function ipledger_audit.pool_touched(network text, cidr cidr, prefix_length int)
   returns table (address inet, state text)
   language sql stable rows 10000 as $$
   with rested as materialized (
-    select coalesce((select to_timestamp((h.details ->> 'before')::float8 / 1000) from ipledger_audit.holds h
-                      where h.network = pool_touched.network and h.hold = 'CLOCK'), now()) as by
+    select ipledger_audit.rested_by(pool_touched.network, now()) as by
   ),
   listed as materialized (
     select distinct set_masklen(network(set_masklen(v.address, pool_touched.prefix_length))::inet, -1) as address

@@ -52,6 +52,7 @@ create function ipledger_audit.explain_address(
   with asked as materialized (
     select set_masklen(p.address, -1) as address, p.address as given, masklen(p.address) < case family(p.address) when 4 then 32 else 128 end as is_range,
            coalesce(explain_address.upto, ipledger_audit.position_at(explain_address.network, explain_address.at)) as upto, n.head,
+           ipledger_audit.rested_by(explain_address.network, explain_address.at) as rested_by,
            (select l.at from ipledger_audit.log l where l.network_id = n.network order by l.seq limit 1) as begun_at
       from (select ipledger_audit.plain_address(explain_address.address) as address) p
       left join ipledger_audit.network n on n.network = explain_address.network
@@ -93,7 +94,7 @@ create function ipledger_audit.explain_address(
                              ' there until ', ipledger_audit.moment(v.vanished_at), ': nobody else gets it before ', ipledger_audit.moment(v.rests_until), '.'), '' order by v.rests_until) as words
       from asked a cross join block b
       join ipledger_audit.sightings v on v.network = explain_address.network and v.address >= b.first and v.address <= b.last
-     where a.upto = a.head and v.vanished_seq is not null and v.rests_until > explain_address.at
+     where a.upto = a.head and v.vanished_seq is not null and v.rests_until > a.rested_by
   ),
   -- Of now only: questions to sources about it.
   waits as materialized (
@@ -108,12 +109,12 @@ create function ipledger_audit.explain_address(
                when k.upto = 0 then concat('nothing was known of ', host(k.address), ': network ', explain_address.network, ' was begun ', ipledger_audit.moment(k.begun_at))
                else concat(host(k.address), case when p.type <> 'pool.deleted' then ' of pool ' || (p.evidence ->> 'name') end, ' ',
                  case
-                   when x.state <> 'FREE' then ipledger_audit.describe_lease(x, explain_address.at)
+                   when x.state <> 'FREE' then ipledger_audit.describe_lease(x, k.rested_by)
                    when p.seq is null then concat('is in no pool of network ', explain_address.network)
                    when p.type = 'pool.deleted' then concat('is in no pool: pool ', p.evidence ->> 'name', ' (', p.evidence ->> 'cidr', '), which it was in, was deleted ',
-                     ipledger_audit.moment(p.at), ' by ', p.actor, case when x.seq is null then '' else '; before that it ' || ipledger_audit.describe_lease(x, explain_address.at) end)
+                     ipledger_audit.moment(p.at), ' by ', p.actor, case when x.seq is null then '' else '; before that it ' || ipledger_audit.describe_lease(x, k.rested_by) end)
                    when w.excluded is not null then concat('is never handed out: it is ', w.excluded)
-                   when x.seq is not null then ipledger_audit.describe_lease(x, explain_address.at)
+                   when x.seq is not null then ipledger_audit.describe_lease(x, k.rested_by)
                    else 'is free, and nobody has ever held it' end,
                  case when (x.state <> 'FREE') is not true and p.type <> 'pool.deleted' and p.evidence ->> 'draining' = 'true' then '; the pool is draining and hands nothing out' end) end, '.',
              case when s.sightings > 0 then concat(' ', s.words, case when s.sightings > 5 then concat('; and ', s.sightings - 5, ' more') end, '.',
@@ -124,7 +125,7 @@ create function ipledger_audit.explain_address(
              case when x.state <> 'FREE' then x.state
                   when p.seq is null or p.type = 'pool.deleted' then 'OUTSIDE'
                   when w.excluded is not null then 'EXCLUDED'
-                  when greatest(x.available_at, r.until) > explain_address.at then 'COOLING'
+                  when greatest(x.available_at, r.until) > k.rested_by then 'COOLING'
                   else 'FREE' end)) as evidence
       from asked k cross join seen s cross join waits q cross join rests r
       left join last x on true

@@ -530,4 +530,8 @@ test('what cools is what the core hands out to nobody, also after it was listed'
       `select host(address) as address, state from pool_touched('rests', '10.0.0.0/28', 32) order by 1`,
     ),
   ).toEqual(expected)
+  for (const { address, state } of expected) {
+    const [answer] = await ask(`select evidence from explain_address('rests', $1) where step = 0`, address)
+    expect(answer!.evidence.state, address).toBe(state)
+  }
 })
