@@ -87,6 +87,7 @@ type LoginKind = {
 
 /** How the role logs in. `operators`: only if an operator lets it; `auditors`: once an operator set a password. */
 type Login = { readonly url: string } | 'operators' | 'auditors'
+type Statement = { readonly text: string; readonly mayRun: boolean }
 type Wanted = { readonly role: string; readonly settings: Settings; readonly login: Login }
 
 const LARGE_OBJECT_WRITERS = [
@@ -164,9 +165,10 @@ export async function ensureRoles(
   for (let attempt = 1; ; attempt++) {
     try {
       await admin.query('begin')
-      const statements: string[] = []
-      for (const one of wanted) statements.push(...(await missing(admin, one)))
-      await setUp(admin, statements, await revocations(admin))
+      const statements: Statement[] = []
+      for (const one of wanted)
+        for (const text of await missing(admin, one)) statements.push({ text, mayRun: true })
+      await setUp(admin, [...statements, ...(await revocations(admin))])
       await admin.query('commit')
       if (statements.length > 0)
         log.info({ statements: statements.length }, 'roles created or brought up to date')
@@ -237,42 +239,33 @@ export async function checkServiceLogin(service: pg.Client): Promise<void> {
   refuse(toRun(what, statements))
 }
 
-async function setUp(
-  admin: pg.Client,
-  needed: readonly string[],
-  revocations: readonly Revocation[],
-): Promise<void> {
+async function setUp(admin: pg.Client, statements: readonly Statement[]): Promise<void> {
   try {
-    for (const statement of needed) await admin.query(statement)
-    for (const { statement, mayRun } of revocations) if (mayRun) await admin.query(statement)
+    for (const { text, mayRun } of statements) if (mayRun) await admin.query(text)
   } catch (error) {
     if (sqlState(error) !== INSUFFICIENT_PRIVILEGE) throw error
     const what = `Role "${admin.user}" may not set up the roles of ipledger. Let a superuser run this once in database "${admin.database}", then start again:`
-    const all = [...needed, ...revocations.map(({ statement }) => statement)]
+    const all = statements.map(({ text }) => text)
     throw new StartRefused(toRun(what, all), { cause: error })
   }
 }
-
-type Revocation = { readonly statement: string; readonly mayRun: boolean }
 
 /**
  * Everybody may write temporary tables and large objects in PostgreSQL. The database's owner can revoke the first and only
  * a superuser the second: where there is none, as in many clouds, ipledger starts without. At each start, because a
  * restored dump grants them again.
  */
-async function revocations(admin: pg.Client): Promise<readonly Revocation[]> {
-  const { rows } = await admin.query<{ statement: string | null; mayRun: boolean }>(
-    `select case when has_database_privilege('public', d.oid, 'temporary')
-                 then format('revoke temporary on database %I from public', d.datname) end as statement,
-            pg_has_role(d.datdba, 'usage') as "mayRun"
-       from pg_database d where d.datname = current_database()
+async function revocations(admin: pg.Client): Promise<readonly Statement[]> {
+  const { rows } = await admin.query<Statement>(
+    `select format('revoke temporary on database %I from public', d.datname) as text, pg_has_role(d.datdba, 'usage') as "mayRun"
+       from pg_database d where d.datname = current_database() and has_database_privilege('public', d.oid, 'temporary')
      union all
      select 'revoke execute on function ' || string_agg(f, ', ') || ' from public',
             (select rolsuper from pg_roles where rolname = current_user)
-       from unnest($1::text[]) as f where has_function_privilege('public', f, 'execute')`,
+       from unnest($1::text[]) as f where has_function_privilege('public', f, 'execute') having count(*) > 0`,
     [LARGE_OBJECT_WRITERS],
   )
-  return rows.flatMap(({ statement, mayRun }) => (statement === null ? [] : [{ statement, mayRun }]))
+  return rows
 }
 
 function toRun(what: string, statements: readonly string[]): string {
