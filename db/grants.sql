@@ -1,4 +1,4 @@
--- What each role may, besides graphile-worker's own schema, which belongs to ipledger_jobs. Run again, with db/audit, by the
+-- Rights of each role, besides graphile-worker's own schema, which belongs to ipledger_jobs. Run again, with db/audit, by the
 -- first start after a change.
 
 revoke all on schema ipledger, ipledger_audit from public, ipledger_service, ipledger_jobs, ipledger_auditor;
@@ -7,7 +7,7 @@ revoke all on all tables in schema ipledger from public, ipledger_service, ipled
 grant usage on schema ipledger to ipledger_service;
 grant select on all tables in schema ipledger to ipledger_service;
 
--- The log is append-only: nobody but its owner may change or delete an event.
+-- The log is append-only: only its owner may change or delete an event.
 grant insert on ipledger.event to ipledger_service;
 -- `for no key update` needs the right to update one column. Nothing ever updates it.
 grant insert, update (network_id) on ipledger.network_lock to ipledger_service;

@@ -16,7 +16,6 @@ create table ipledger.attention (
   true_at timestamp with time zone not null,
   constraint attention_is_said_once PRIMARY KEY (network_id, code, source_id)
 );
-
 create table ipledger.event (
   network_id text collate "C" not null,
   seq bigint not null,
@@ -64,7 +63,6 @@ END),
   constraint number_is_given_once PRIMARY KEY (network_id, seq),
   constraint number_is_positive CHECK (seq > 0)
 );
-
 create table ipledger.lease (
   network_id text collate "C" not null,
   address inet not null,
@@ -76,7 +74,6 @@ create table ipledger.lease (
   available_at timestamp with time zone,
   constraint address_has_one_lease PRIMARY KEY (network_id, address)
 ) with (fillfactor=70);
-
 create table ipledger.lookup (
   network_id text collate "C" not null,
   source_id text collate "C" not null,
@@ -92,19 +89,11 @@ create table ipledger.lookup (
   attempts integer not null,
   constraint question_has_one_answer PRIMARY KEY (network_id, address, source_id, owner_kind, owner_uid)
 );
-
 create table ipledger.migration (
-  name character varying(255) not null,
-  timestamp character varying(255) not null,
+  name text not null,
+  timestamp timestamp with time zone not null,
   constraint migration_pkey PRIMARY KEY (name)
 );
-
-create table ipledger.migration_lock (
-  id character varying(255) not null,
-  is_locked integer not null default 0,
-  constraint migration_lock_pkey PRIMARY KEY (id)
-);
-
 create table ipledger.network (
   network_id text collate "C" not null,
   description text not null,
@@ -120,13 +109,11 @@ create table ipledger.network (
   updated_at timestamp with time zone not null,
   constraint network_has_one_name PRIMARY KEY (network_id)
 );
-
 create table ipledger.network_lock (
   network_id text collate "C" not null,
   secret bytea not null default sha256(convert_to(concat(gen_random_uuid(), gen_random_uuid()), 'UTF8'::name)),
   constraint network_has_one_lock PRIMARY KEY (network_id)
 );
-
 create table ipledger.pool (
   network_id text collate "C" not null,
   pool_id bigint not null,
@@ -141,7 +128,6 @@ create table ipledger.pool (
   constraint pool_name_is_taken_once UNIQUE (network_id, name),
   constraint pools_never_overlap EXCLUDE USING gist (network_id WITH =, cidr inet_ops WITH &&)
 );
-
 create table ipledger.pool_sample (
   network_id text collate "C" not null,
   pool_id bigint not null,
@@ -155,7 +141,6 @@ create table ipledger.pool_sample (
   quarantined bigint not null,
   constraint pool_is_sampled_once PRIMARY KEY (network_id, pool_id, at)
 );
-
 create table ipledger.request (
   network_id text collate "C" not null,
   node text collate "C" not null,
@@ -167,7 +152,6 @@ create table ipledger.request (
   answer json not null,
   constraint request_is_answered_once PRIMARY KEY (network_id, node, request_id)
 );
-
 create table ipledger.sighting (
   network_id text collate "C" not null,
   address inet not null,
@@ -188,7 +172,6 @@ create table ipledger.sighting (
   rests_until timestamp with time zone,
   constraint source_lists_an_owner_once PRIMARY KEY (network_id, address, source_id, owner_kind, owner_uid, owner_incarnation, owner_interface)
 );
-
 create table ipledger.source (
   network_id text collate "C" not null,
   source_id text collate "C" not null,
@@ -207,7 +190,6 @@ create table ipledger.source (
   epoch_at timestamp with time zone,
   constraint source_has_one_id PRIMARY KEY (network_id, source_id)
 );
-
 create table ipledger.source_failure (
   network_id text collate "C" not null,
   source_id text collate "C" not null,
@@ -215,7 +197,6 @@ create table ipledger.source_failure (
   why text not null,
   constraint source_fails_for_one_reason PRIMARY KEY (network_id, source_id)
 );
-
 create table ipledger.source_report (
   network_id text collate "C" not null,
   source_id text collate "C" not null,
@@ -234,7 +215,6 @@ create table ipledger.source_report (
   partial_because json,
   constraint source_reports_in_one_row PRIMARY KEY (network_id, source_id)
 );
-
 create table ipledger.verification (
   network_id text collate "C" not null,
   verified_seq bigint not null,
@@ -247,397 +227,78 @@ create table ipledger.verification (
 );
 
 CREATE INDEX event_about_no_address ON ipledger.event USING btree (network_id, type, COALESCE((details ->> 'source'::text), (details ->> 'id'::text)), seq) WHERE (address IS NULL);
-
 CREATE INDEX event_by_owner ON ipledger.event USING btree (network_id, owner_name, seq) WHERE (owner_name IS NOT NULL);
-
 CREATE INDEX event_by_time ON ipledger.event USING brin (at);
-
 CREATE INDEX lease_by_node ON ipledger.lease USING btree (network_id, node, address);
-
 CREATE INDEX pool_sample_by_time ON ipledger.pool_sample USING brin (at);
-
 CREATE INDEX request_by_time ON ipledger.request USING brin (at);
 
 view ipledger_audit.attention (network text, rank smallint, severity text, code text, source text, count bigint, since timestamp with time zone, age interval, address inet, lease_id text, what text, true_at timestamp with time zone)
-
 view ipledger_audit.crash_loops (network text, owner_kind text, owner_name text, owner_interface text, pool text, lives bigint, addresses bigint, held_now bigint, first_at timestamp with time zone, last_at timestamp with time zone)
-
 view ipledger_audit.event (network text, seq bigint, at timestamp with time zone, type text, address inet, lease_id text, pool text, state text, owner_kind text, owner_name text, owner_uid text, owner_incarnation text, owner_interface text, node text, actor text, cause text, quarantine_reason text, what text, evidence jsonb, trace_id text)
-
 view ipledger_audit.holds (network text, hold text, seq bigint, at timestamp with time zone, why text, until timestamp with time zone, details jsonb)
-
-view ipledger_audit.lease (network text, address inet, pool text, state text, lease_id text, fencing_token bigint, version bigint, owner_kind text, owner_name text, owner_uid text, owner_incarnation text, owner_interface text, node text, labels jsonb, reserved_at timestamp with time zone, confirmed_at timestamp with time zone, confirm_by timestamp with time zone, quarantine_reason text, quarantined_at timestamp with time zone, quarantined_by text, quarantine_why text, since timestamp with time zone)
-
+view ipledger_audit.lease (network text, address inet, pool text, state text, lease_id text, fencing_token bigint, version bigint, owner_kind text, owner_name text, owner_uid text, owner_incarnation text, owner_interface text, node text, labels jsonb, reserved_at timestamp with time zone, confirmed_at timestamp with time zone, confirm_by timestamp with time zone, quarantine_reason text, quarantined_at timestamp with time zone, quarantined_by text, quarantine_node text, quarantine_why text, since timestamp with time zone)
 view ipledger_audit.log (network_id text, seq bigint, format smallint, type text, at timestamp with time zone, actor text, cause text, trace_id text, pool_id bigint, address inet, previous bigint, prefix_length smallint, fencing_token bigint, state text, ended text, owner_kind text, owner_name text, owner_uid text, owner_incarnation text, owner_interface text, node text, labels jsonb, reserved_at timestamp with time zone, confirmed_at timestamp with time zone, confirm_by timestamp with time zone, available_at timestamp with time zone, quarantine_reason text, quarantined_at timestamp with time zone, quarantined_by text, quarantine_node text, quarantine_why text, evidence jsonb, digest bytea)
-
 view ipledger_audit.network (network text, state text, era integer, head bigint, description text, labels jsonb, created_at timestamp with time zone, updated_at timestamp with time zone)
-
 view ipledger_audit.pool (network text, pool text, pool_id bigint, family smallint, cidr cidr, settings jsonb, version bigint, created_at timestamp with time zone, updated_at timestamp with time zone)
-
 view ipledger_audit.pool_forecast (network text, pool text, free numeric, cooling numeric, leases_per_hour double precision, exhausted_in interval, at timestamp with time zone)
-
 view ipledger_audit.pool_map (network text, pool text, part integer, first_address inet, size numeric, cooling bigint, reserved bigint, active bigint, quarantined bigint, used_ratio double precision)
-
 view ipledger_audit.pool_samples (network text, pool_id bigint, at timestamp with time zone, size numeric, allocatable numeric, free numeric, cooling numeric, reserved bigint, active bigint, quarantined bigint, excluded numeric)
-
-view ipledger_audit.pool_usage (network text, pool text, cidr cidr, family smallint, size numeric, allocatable numeric, free numeric, cooling bigint, reserved bigint, active bigint, quarantined bigint, excluded numeric, used_ratio double precision, draining boolean)
-
-view ipledger_audit.quarantines (network text, address inet, pool text, state text, lease_id text, fencing_token bigint, version bigint, owner_kind text, owner_name text, owner_uid text, owner_incarnation text, owner_interface text, node text, labels jsonb, reserved_at timestamp with time zone, confirmed_at timestamp with time zone, confirm_by timestamp with time zone, quarantine_reason text, quarantined_at timestamp with time zone, quarantined_by text, quarantine_why text, since timestamp with time zone, age interval, exit text)
-
+view ipledger_audit.pool_usage (network text, pool text, cidr cidr, family smallint, size numeric, allocatable numeric, free numeric, cooling numeric, reserved bigint, active bigint, quarantined bigint, excluded numeric, used_ratio double precision, draining boolean, at timestamp with time zone)
+view ipledger_audit.quarantines (network text, address inet, pool text, state text, lease_id text, fencing_token bigint, version bigint, owner_kind text, owner_name text, owner_uid text, owner_incarnation text, owner_interface text, node text, labels jsonb, reserved_at timestamp with time zone, confirmed_at timestamp with time zone, confirm_by timestamp with time zone, quarantine_reason text, quarantined_at timestamp with time zone, quarantined_by text, quarantine_node text, quarantine_why text, since timestamp with time zone, age interval, exit text)
 view ipledger_audit.sightings (network text, address inet, source text, owner_kind text, owner_name text, owner_uid text, owner_incarnation text, owner_interface text, node text, state text, live boolean, appeared_at timestamp with time zone, appeared_seq bigint, appeared_head bigint, last_seen_at timestamp with time zone, vanished_at timestamp with time zone, vanished_seq bigint, terminal_at timestamp with time zone, rests_until timestamp with time zone)
-
 view ipledger_audit.sources (network text, source text, kind text, node text, state text, epoch text, status text, era integer, interval interval, reported_at timestamp with time zone, lag interval, complete_at timestamp with time zone, complete_lag interval, sequence bigint, listed integer, counted bigint, partial_because jsonb, failing_since timestamp with time zone, failure text)
-
 view ipledger_audit.suspects (network text, address inet, lease_id text, owner_kind text, owner_name text, owner_uid text, source text, question_at timestamp with time zone, answer text, attempts integer, waiting interval, what text)
-
 view ipledger_audit.touched (network text, address inet, state text, seq bigint, pool_id bigint, available_at timestamp with time zone)
-
 view ipledger_audit.verification (network text, looked_up_to bigint, digest text, started_at timestamp with time zone, all_looked_at timestamp with time zone, now_at text, findings integer)
-
 view ipledger_audit.verify_findings (network text, what text, address inet, seq bigint, expected text, found text, message text, found_at timestamp with time zone, seen_at timestamp with time zone)
 
 function ipledger.event_text(e ipledger.event) returns text
-
-function ipledger_audit.address_at(family integer, number numeric) returns inet
-
 function ipledger_audit.address_history(network text, address inet, "from" timestamp with time zone DEFAULT '-infinity'::timestamp with time zone, "to" timestamp with time zone DEFAULT 'infinity'::timestamp with time zone) returns SETOF ipledger_audit.event
-
-function ipledger_audit.address_number(address inet) returns numeric
-
 function ipledger_audit.bases(network text, address inet) returns SETOF inet
-
 function ipledger_audit.chain(network text, address inet, after bigint, upto bigint) returns SETOF ipledger_audit.log
-
 function ipledger_audit.churn("from" timestamp with time zone DEFAULT (now() - '01:00:00'::interval), "to" timestamp with time zone DEFAULT now()) returns TABLE(network text, by text, key text, reserved bigint, released bigint, reaped bigint, adopted bigint, quarantined bigint)
-
 function ipledger_audit.describe_lease(event ipledger_audit.log, at timestamp with time zone) returns text
-
 function ipledger_audit.describe_owner(kind text, name text, uid text, incarnation text, interface text) returns text
-
 function ipledger_audit.describe_owner(owner jsonb) returns text
-
 function ipledger_audit.describe_proof(evidence jsonb) returns text
-
 function ipledger_audit.describe_seen(evidence jsonb) returns text
-
 function ipledger_audit.describe_witness(proof jsonb, witness jsonb) returns text
-
 function ipledger_audit.event_rate("from" timestamp with time zone, "to" timestamp with time zone, step interval DEFAULT '00:01:00'::interval) returns TABLE(network text, at timestamp with time zone, type text, cause text, events bigint, per_second double precision)
-
 function ipledger_audit.event_sentence(event ipledger_audit.log, pool text) returns text
-
 function ipledger_audit.events_between(network text, "from" timestamp with time zone, "to" timestamp with time zone) returns SETOF ipledger_audit.log
-
 function ipledger_audit.explain_address(network text, address inet, OUT step integer, INOUT at timestamp with time zone DEFAULT now(), OUT seq bigint, OUT what text, OUT evidence jsonb, upto bigint DEFAULT NULL::bigint) returns SETOF record
-
 function ipledger_audit.last_event(network text, address inet, upto bigint) returns SETOF ipledger_audit.log
-
 function ipledger_audit.last_events(network text, address inet, upto bigint) returns SETOF ipledger_audit.log
-
+function ipledger_audit.lease_after(e ipledger_audit.log, pool text, since timestamp with time zone) returns SETOF ipledger_audit.lease
 function ipledger_audit.lease_history(lease_id text) returns SETOF ipledger_audit.event
-
 function ipledger_audit.leases_as_of(network text, at timestamp with time zone) returns SETOF ipledger_audit.lease
-
 function ipledger_audit.leases_as_of(network text, seq bigint) returns SETOF ipledger_audit.lease
-
 function ipledger_audit.listed(list jsonb) returns text
-
 function ipledger_audit.marks("from" timestamp with time zone, "to" timestamp with time zone) returns TABLE(network text, seq bigint, at timestamp with time zone, mark text, what text)
-
 function ipledger_audit.moment(milliseconds jsonb) returns text
-
 function ipledger_audit.moment(moment timestamp with time zone) returns text
-
 function ipledger_audit.owner_history(network text, name text) returns SETOF ipledger_audit.event
-
 function ipledger_audit.plain_address(address inet) returns inet
-
 function ipledger_audit.pool_at(network text, address inet, upto bigint) returns SETOF ipledger_audit.log
-
 function ipledger_audit.pool_exclusions(settings jsonb) returns TABLE(first inet, last inet, why text)
-
 function ipledger_audit.pool_name(network text, pool_id bigint) returns text
-
-function ipledger_audit.pool_space(settings jsonb, OUT size numeric, OUT allocatable numeric) returns record
-
 function ipledger_audit.pool_touched(network text, cidr cidr, prefix_length integer) returns TABLE(address inet, state text)
-
 function ipledger_audit.pool_usage_history(INOUT network text, INOUT pool text, "from" timestamp with time zone, "to" timestamp with time zone, OUT at timestamp with time zone, OUT cidr cidr, OUT family smallint, OUT size numeric, OUT allocatable numeric, OUT free numeric, OUT cooling numeric, OUT reserved bigint, OUT active bigint, OUT quarantined bigint, OUT excluded numeric, OUT used_ratio double precision) returns SETOF record
-
 function ipledger_audit.position_at(network text, at timestamp with time zone) returns bigint
-
 function ipledger_audit.quarantine_exit(reason text, owner_kind text) returns text
-
 function ipledger_audit.reaps("from" timestamp with time zone, "to" timestamp with time zone) returns TABLE(network text, seq bigint, at timestamp with time zone, address inet, lease_id text, pool text, owner_kind text, owner_name text, owner_uid text, owner_incarnation text, owner_interface text, node text, cause text, actor text, source text, why text, snapshots bigint[], heads bigint[], misses integer, last_sighted_at timestamp with time zone, lookup_answer text, lookup_at timestamp with time zone, lookup_detail text, policy jsonb, evidence jsonb)
-
+function ipledger_audit.rested_by(network text, at timestamp with time zone) returns timestamp with time zone
 function ipledger_audit.seconds(milliseconds text) returns text
-
-function ipledger_audit.who_had(INOUT network text, INOUT address inet, at timestamp with time zone, OUT pool text, OUT state text, OUT lease_id text, OUT fencing_token bigint, OUT version bigint, OUT owner_kind text, OUT owner_name text, OUT owner_uid text, OUT owner_incarnation text, OUT owner_interface text, OUT node text, OUT labels jsonb, OUT reserved_at timestamp with time zone, OUT confirmed_at timestamp with time zone, OUT confirm_by timestamp with time zone, OUT quarantine_reason text, OUT quarantined_at timestamp with time zone, OUT quarantined_by text, OUT quarantine_why text, OUT since timestamp with time zone, OUT seq bigint, OUT given_by text, OUT given_cause text, OUT until timestamp with time zone, OUT ended_as text) returns SETOF record
-
-grant execute on function ipledger_audit.address_at(integer,numeric) to ipledger_auditor;
-
-grant execute on function ipledger_audit.address_at(integer,numeric) to ipledger_service;
-
-grant execute on function ipledger_audit.address_history(text,inet,timestamp with time zone,timestamp with time zone) to ipledger_auditor;
-
-grant execute on function ipledger_audit.address_history(text,inet,timestamp with time zone,timestamp with time zone) to ipledger_service;
-
-grant execute on function ipledger_audit.address_number(inet) to ipledger_auditor;
-
-grant execute on function ipledger_audit.address_number(inet) to ipledger_service;
-
-grant execute on function ipledger_audit.bases(text,inet) to ipledger_auditor;
-
-grant execute on function ipledger_audit.bases(text,inet) to ipledger_service;
-
-grant execute on function ipledger_audit.chain(text,inet,bigint,bigint) to ipledger_auditor;
-
-grant execute on function ipledger_audit.chain(text,inet,bigint,bigint) to ipledger_service;
-
-grant execute on function ipledger_audit.churn(timestamp with time zone,timestamp with time zone) to ipledger_auditor;
-
-grant execute on function ipledger_audit.churn(timestamp with time zone,timestamp with time zone) to ipledger_service;
-
-grant execute on function ipledger_audit.describe_lease(ipledger_audit.log,timestamp with time zone) to ipledger_auditor;
-
-grant execute on function ipledger_audit.describe_lease(ipledger_audit.log,timestamp with time zone) to ipledger_service;
-
-grant execute on function ipledger_audit.describe_owner(jsonb) to ipledger_auditor;
-
-grant execute on function ipledger_audit.describe_owner(jsonb) to ipledger_service;
-
-grant execute on function ipledger_audit.describe_owner(text,text,text,text,text) to ipledger_auditor;
-
-grant execute on function ipledger_audit.describe_owner(text,text,text,text,text) to ipledger_service;
-
-grant execute on function ipledger_audit.describe_proof(jsonb) to ipledger_auditor;
-
-grant execute on function ipledger_audit.describe_proof(jsonb) to ipledger_service;
-
-grant execute on function ipledger_audit.describe_seen(jsonb) to ipledger_auditor;
-
-grant execute on function ipledger_audit.describe_seen(jsonb) to ipledger_service;
-
-grant execute on function ipledger_audit.describe_witness(jsonb,jsonb) to ipledger_auditor;
-
-grant execute on function ipledger_audit.describe_witness(jsonb,jsonb) to ipledger_service;
-
-grant execute on function ipledger_audit.event_rate(timestamp with time zone,timestamp with time zone,interval) to ipledger_auditor;
-
-grant execute on function ipledger_audit.event_rate(timestamp with time zone,timestamp with time zone,interval) to ipledger_service;
-
-grant execute on function ipledger_audit.event_sentence(ipledger_audit.log,text) to ipledger_auditor;
-
-grant execute on function ipledger_audit.event_sentence(ipledger_audit.log,text) to ipledger_service;
-
-grant execute on function ipledger_audit.events_between(text,timestamp with time zone,timestamp with time zone) to ipledger_auditor;
-
-grant execute on function ipledger_audit.events_between(text,timestamp with time zone,timestamp with time zone) to ipledger_service;
-
-grant execute on function ipledger_audit.explain_address(text,inet,timestamp with time zone,bigint) to ipledger_auditor;
-
-grant execute on function ipledger_audit.explain_address(text,inet,timestamp with time zone,bigint) to ipledger_service;
-
-grant execute on function ipledger_audit.last_event(text,inet,bigint) to ipledger_auditor;
-
-grant execute on function ipledger_audit.last_event(text,inet,bigint) to ipledger_service;
-
-grant execute on function ipledger_audit.last_events(text,inet,bigint) to ipledger_auditor;
-
-grant execute on function ipledger_audit.last_events(text,inet,bigint) to ipledger_service;
-
-grant execute on function ipledger_audit.lease_history(text) to ipledger_auditor;
-
-grant execute on function ipledger_audit.lease_history(text) to ipledger_service;
-
-grant execute on function ipledger_audit.leases_as_of(text,bigint) to ipledger_auditor;
-
-grant execute on function ipledger_audit.leases_as_of(text,bigint) to ipledger_service;
-
-grant execute on function ipledger_audit.leases_as_of(text,timestamp with time zone) to ipledger_auditor;
-
-grant execute on function ipledger_audit.leases_as_of(text,timestamp with time zone) to ipledger_service;
-
-grant execute on function ipledger_audit.listed(jsonb) to ipledger_auditor;
-
-grant execute on function ipledger_audit.listed(jsonb) to ipledger_service;
-
-grant execute on function ipledger_audit.marks(timestamp with time zone,timestamp with time zone) to ipledger_auditor;
-
-grant execute on function ipledger_audit.marks(timestamp with time zone,timestamp with time zone) to ipledger_service;
-
-grant execute on function ipledger_audit.moment(jsonb) to ipledger_auditor;
-
-grant execute on function ipledger_audit.moment(jsonb) to ipledger_service;
-
-grant execute on function ipledger_audit.moment(timestamp with time zone) to ipledger_auditor;
-
-grant execute on function ipledger_audit.moment(timestamp with time zone) to ipledger_service;
-
-grant execute on function ipledger_audit.owner_history(text,text) to ipledger_auditor;
-
-grant execute on function ipledger_audit.owner_history(text,text) to ipledger_service;
-
-grant execute on function ipledger_audit.plain_address(inet) to ipledger_auditor;
-
-grant execute on function ipledger_audit.plain_address(inet) to ipledger_service;
-
-grant execute on function ipledger_audit.pool_at(text,inet,bigint) to ipledger_auditor;
-
-grant execute on function ipledger_audit.pool_at(text,inet,bigint) to ipledger_service;
-
-grant execute on function ipledger_audit.pool_exclusions(jsonb) to ipledger_auditor;
-
-grant execute on function ipledger_audit.pool_exclusions(jsonb) to ipledger_service;
-
-grant execute on function ipledger_audit.pool_name(text,bigint) to ipledger_auditor;
-
-grant execute on function ipledger_audit.pool_name(text,bigint) to ipledger_service;
-
-grant execute on function ipledger_audit.pool_space(jsonb) to ipledger_auditor;
-
-grant execute on function ipledger_audit.pool_space(jsonb) to ipledger_service;
-
-grant execute on function ipledger_audit.pool_touched(text,cidr,integer) to ipledger_auditor;
-
-grant execute on function ipledger_audit.pool_touched(text,cidr,integer) to ipledger_service;
-
-grant execute on function ipledger_audit.pool_usage_history(text,text,timestamp with time zone,timestamp with time zone) to ipledger_auditor;
-
-grant execute on function ipledger_audit.pool_usage_history(text,text,timestamp with time zone,timestamp with time zone) to ipledger_service;
-
-grant execute on function ipledger_audit.position_at(text,timestamp with time zone) to ipledger_auditor;
-
-grant execute on function ipledger_audit.position_at(text,timestamp with time zone) to ipledger_service;
-
-grant execute on function ipledger_audit.quarantine_exit(text,text) to ipledger_auditor;
-
-grant execute on function ipledger_audit.quarantine_exit(text,text) to ipledger_service;
-
-grant execute on function ipledger_audit.reaps(timestamp with time zone,timestamp with time zone) to ipledger_auditor;
-
-grant execute on function ipledger_audit.reaps(timestamp with time zone,timestamp with time zone) to ipledger_service;
-
-grant execute on function ipledger_audit.seconds(text) to ipledger_auditor;
-
-grant execute on function ipledger_audit.seconds(text) to ipledger_service;
-
-grant execute on function ipledger_audit.who_had(text,inet,timestamp with time zone) to ipledger_auditor;
-
-grant execute on function ipledger_audit.who_had(text,inet,timestamp with time zone) to ipledger_service;
-
-grant usage on schema ipledger to ipledger_service;
-
-grant usage on schema ipledger_audit to ipledger_auditor;
-
-grant usage on schema ipledger_audit to ipledger_service;
-
-grant delete, insert, select, update on table ipledger.attention to ipledger_service;
-
-grant insert, select on table ipledger.event to ipledger_service;
-
-grant insert, select, update on table ipledger.lease to ipledger_service;
-
-grant delete, insert, select, update on table ipledger.lookup to ipledger_service;
-
-grant select on table ipledger.migration to ipledger_service;
-
-grant select on table ipledger.migration_lock to ipledger_service;
-
-grant insert, select, update on table ipledger.network to ipledger_service;
-
-grant insert, select on table ipledger.network_lock to ipledger_service;
-
-grant update on table ipledger.network_lock (network_id) to ipledger_service;
-
-grant delete, insert, select, update on table ipledger.pool to ipledger_service;
-
-grant delete, insert, select, update on table ipledger.pool_sample to ipledger_service;
-
-grant delete, insert, select, update on table ipledger.request to ipledger_service;
-
-grant delete, insert, select, update on table ipledger.sighting to ipledger_service;
-
-grant insert, select, update on table ipledger.source to ipledger_service;
-
-grant delete, insert, select, update on table ipledger.source_failure to ipledger_service;
-
-grant insert, select, update on table ipledger.source_report to ipledger_service;
-
-grant insert, select, update on table ipledger.verification to ipledger_service;
-
-grant select on table ipledger_audit.attention to ipledger_auditor;
-
-grant select on table ipledger_audit.attention to ipledger_service;
-
-grant select on table ipledger_audit.crash_loops to ipledger_auditor;
-
-grant select on table ipledger_audit.crash_loops to ipledger_service;
-
-grant select on table ipledger_audit.event to ipledger_auditor;
-
-grant select on table ipledger_audit.event to ipledger_service;
-
-grant select on table ipledger_audit.holds to ipledger_auditor;
-
-grant select on table ipledger_audit.holds to ipledger_service;
-
-grant select on table ipledger_audit.lease to ipledger_auditor;
-
-grant select on table ipledger_audit.lease to ipledger_service;
-
-grant select on table ipledger_audit.log to ipledger_auditor;
-
-grant select on table ipledger_audit.log to ipledger_service;
-
-grant select on table ipledger_audit.network to ipledger_auditor;
-
-grant select on table ipledger_audit.network to ipledger_service;
-
-grant select on table ipledger_audit.pool to ipledger_auditor;
-
-grant select on table ipledger_audit.pool to ipledger_service;
-
-grant select on table ipledger_audit.pool_forecast to ipledger_auditor;
-
-grant select on table ipledger_audit.pool_forecast to ipledger_service;
-
-grant select on table ipledger_audit.pool_map to ipledger_auditor;
-
-grant select on table ipledger_audit.pool_map to ipledger_service;
-
-grant select on table ipledger_audit.pool_samples to ipledger_auditor;
-
-grant select on table ipledger_audit.pool_samples to ipledger_service;
-
-grant select on table ipledger_audit.pool_usage to ipledger_auditor;
-
-grant select on table ipledger_audit.pool_usage to ipledger_service;
-
-grant select on table ipledger_audit.quarantines to ipledger_auditor;
-
-grant select on table ipledger_audit.quarantines to ipledger_service;
-
-grant select on table ipledger_audit.sightings to ipledger_auditor;
-
-grant select on table ipledger_audit.sightings to ipledger_service;
-
-grant select on table ipledger_audit.sources to ipledger_auditor;
-
-grant select on table ipledger_audit.sources to ipledger_service;
-
-grant select on table ipledger_audit.suspects to ipledger_auditor;
-
-grant select on table ipledger_audit.suspects to ipledger_service;
-
-grant select on table ipledger_audit.touched to ipledger_auditor;
-
-grant select on table ipledger_audit.touched to ipledger_service;
-
-grant select on table ipledger_audit.verification to ipledger_auditor;
-
-grant select on table ipledger_audit.verification to ipledger_service;
-
-grant select on table ipledger_audit.verify_findings to ipledger_auditor;
-
-grant select on table ipledger_audit.verify_findings to ipledger_service;
+function ipledger_audit.who_had(network text, address inet, at timestamp with time zone) returns SETOF ipledger_audit.past_lease
+
+column ipledger.network_lock.network_id: ipledger_service update
+function all of ipledger: public execute
+function all of ipledger_audit: ipledger_auditor execute; ipledger_service execute
+schema ipledger: ipledger_service usage
+schema ipledger_audit: ipledger_auditor usage; ipledger_service usage
+table all of ipledger_audit: ipledger_auditor select; ipledger_service select
+table ipledger.attention, ipledger.lookup, ipledger.pool, ipledger.pool_sample, ipledger.request, ipledger.sighting, ipledger.source_failure: ipledger_service delete, insert, select, update
+table ipledger.event, ipledger.network_lock: ipledger_service insert, select
+table ipledger.lease, ipledger.network, ipledger.source, ipledger.source_report, ipledger.verification: ipledger_service insert, select, update
+table ipledger.migration: ipledger_service select

@@ -1,7 +1,8 @@
 /**
  * Files that follow from others. Run as a program it writes them; with `--check` it fails when one is stale.
  *
- * db/audit/00_event.sql  the text of an event and the view `log`, from the table of an event's columns
+ * db/audit/00_event.sql  from the table of an event's columns its text, the view `log` and what shows leases; from the lifecycle
+ *                        the ends of quarantines
  * db/schema.sql          what the migration and the audit files make, for review and for reading; never executed. From the
  *                        catalogue, because pg_dump does not come with the embedded PostgreSQL. Comments are not repeated.
  * src/gen/tables.ts      the columns of our tables with their types, from the catalogue
@@ -13,13 +14,15 @@ import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type pg from 'pg'
 import { pino } from 'pino'
+import { QUARANTINE_REASONS } from '../src/core/event.ts'
 import { EVENT_COLUMNS } from '../src/core/event-columns.ts'
+import { exitsOf } from '../src/core/lifecycle.ts'
 import { withClient } from '../src/postgres/connect.ts'
 import { openDatabase } from '../src/postgres/database.ts'
 import { DB } from '../src/postgres/migrate.ts'
 
 const HEADER =
-  '-- The schemas "ipledger" and "ipledger_audit" as db/migrations, db/audit and db/grants.sql make them. Written by "npm run generate"; do not edit.\n'
+  '-- The schemas "ipledger" and "ipledger_audit" as db/migrations, db/audit and db/grants.sql make them. Written by "npm run generate"; do not edit.'
 
 const OURS = `('ipledger'::regnamespace, 'ipledger_audit'::regnamespace)`
 
@@ -56,7 +59,7 @@ const INDEXES = `
      and not exists (select from pg_constraint x where x.conindid = i.indexrelid and x.contype in ('p', 'u', 'x'))
    order by i.indrelid::regclass::text, c.relname`
 
-// What callers see of views and functions; how they are made is in their files.
+// Columns and arguments of views and functions; their files have the rest.
 const VIEWS = `
   select format('view %s (%s)', c.oid::regclass,
            string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod), ', ' order by a.attnum)) as text
@@ -72,26 +75,35 @@ const FUNCTIONS = `
    where p.pronamespace in ${OURS}
    order by 1`
 
-// The owner's own rights are not worth a line either.
+// Objects on which everybody but the owner has the same rights stand together.
 const GRANTS = `
-  select format('grant %s on %s to %s;', string_agg(lower(privilege_type), ', ' order by privilege_type), object,
-                case grantee when 0 then 'public' else grantee::regrole::text end) as text
-    from (select 'schema ' || n.oid::regnamespace as object, n.nspowner as owner, a.*
-            from pg_namespace n, aclexplode(n.nspacl) a
-           where n.oid in ${OURS}
-          union all
-          select 'table ' || c.oid::regclass, c.relowner, a.* from pg_class c, aclexplode(c.relacl) a
-           where c.relnamespace in ${OURS}
-          union all
-          select format('table %s (%I)', c.oid::regclass, t.attname), c.relowner, a.*
-            from pg_class c join pg_attribute t on t.attrelid = c.oid, aclexplode(t.attacl) a
-           where c.relnamespace in ${OURS}
-          union all
-          select 'function ' || p.oid::regprocedure, p.proowner, a.* from pg_proc p, aclexplode(p.proacl) a
-           where p.pronamespace in ${OURS}) as granted
-   where grantee <> owner
-   group by object, grantee
-   order by object, grantee::regrole::text`
+  with object (kind, schema, name, owner, acl) as (
+    select 'schema', '', n.oid::regnamespace::text, n.nspowner, n.nspacl from pg_namespace n where n.oid in ${OURS}
+    union all
+    select 'table', c.relnamespace::regnamespace::text, c.oid::regclass::text, c.relowner, c.relacl
+      from pg_class c where c.relnamespace in ${OURS} and c.relkind in ('r', 'v')
+    union all
+    select 'column', '', format('%s.%I', c.oid::regclass, t.attname), c.relowner, t.attacl
+      from pg_class c join pg_attribute t on t.attrelid = c.oid where c.relnamespace in ${OURS} and t.attacl is not null
+    union all
+    select 'function', p.pronamespace::regnamespace::text, p.oid::regprocedure::text, p.proowner, coalesce(p.proacl, acldefault('f', p.proowner))
+      from pg_proc p where p.pronamespace in ${OURS}
+  ),
+  granted as (
+    select o.kind, o.schema, o.name, coalesce(string_agg(a.rights, '; ' order by a.rights), 'owner') as rights
+      from object o
+      left join lateral (
+        select concat(case a.grantee when 0 then 'public' else a.grantee::regrole::text end, ' ',
+                      lower(string_agg(a.privilege_type, ', ' order by a.privilege_type))) as rights
+          from aclexplode(o.acl) a where a.grantee <> o.owner group by a.grantee) a on true
+     group by o.kind, o.schema, o.name
+  )
+  select format('%s %s: %s', kind,
+           case when schema <> '' and count(*) = sum(count(*)) over (partition by kind, schema) then 'all of ' || schema
+                else string_agg(name, ', ' order by name) end, rights) as text
+    from granted
+   group by kind, schema, rights
+   order by kind, 1`
 
 const COLUMNS = `
   select c.relname as table, json_object_agg(a.attname, replace(format_type(a.atttypid, null), 'timestamp with time zone', 'timestamptz') || case when a.attnotnull then '' else '?' end
@@ -110,14 +122,14 @@ const KEYS = `
    group by c.relname
    order by c.relname`
 
-/** The schemas as text, in an order that does not depend on how it came about. */
+/** The schemas as text, in an order that does not depend on how they were made. */
 async function describeSchema(client: pg.Client): Promise<string> {
   const parts = [HEADER]
   for (const sql of [EXTENSIONS, TABLES, INDEXES, VIEWS, FUNCTIONS, GRANTS]) {
     const { rows } = await client.query<{ text: string }>(sql)
-    parts.push(...rows.map((row) => `${row.text}\n`))
+    parts.push(rows.map(({ text }) => text).join('\n'))
   }
-  return parts.join('\n')
+  return `${parts.join('\n\n')}\n`
 }
 
 /** @throws when the event of the migration is not the one of the core */
@@ -140,11 +152,17 @@ export const KEYS = ${stated(await read(KEYS))}
 `
 }
 
+function wrap(list: string): string {
+  return list.replaceAll(/(.{90,130}), /g, '$1,\n    ')
+}
+
 const EVENT = Object.values(EVENT_COLUMNS)
 const RENAMED: Readonly<Record<string, string>> = { token: 'fencing_token', details: 'evidence' }
 
+/** Left out of a lease, or shown under another name. */
+const NOT_OF_LEASE = /^record\.(poolId|address|prefixLength|token|state|ended|availableAt)$/
+
 function describeEvent(): string {
-  const wrap = (parts: readonly string[]) => parts.join(', ').replaceAll(/(.{90,130}), /g, '$1,\n    ')
   const cell = ([name, type]: (typeof EVENT)[number]) => {
     if (type === 'timestamptz') return `((date_part('epoch', e.${name}) * 1000)::bigint)::text`
     return type === 'inet' ? `host(e.${name})` : type === 'text' ? `e.${name}` : `e.${name}::text`
@@ -153,22 +171,65 @@ function describeEvent(): string {
     const as = RENAMED[name] ?? name
     return type === 'json' ? `e.${name}::jsonb as ${as}` : as === name ? `e.${name}` : `e.${name} as ${as}`
   })
-  return `-- Written by "npm run generate" from src/core/event-columns.ts; do not edit.
+  const ofLease = Object.entries(EVENT_COLUMNS).flatMap(([field, column]) =>
+    field.startsWith('record.') && !NOT_OF_LEASE.test(field) ? [column] : [],
+  )
+  const columns = ofLease.map(([name, type]) =>
+    type === 'json' ? `e.${name}::jsonb as ${name}` : `e.${name}`,
+  )
+  const lease = (token: string, pool: string, since: string) =>
+    wrap(
+      `e.network_id as network, set_masklen(e.address, e.prefix_length) as address, ${pool} as pool, e.state, e.network_id || '/' || e.${token} as lease_id, e.${token} as fencing_token, e.seq as version, ${columns.join(', ')}, ${since} as since`,
+    )
+  const typed = ofLease.map(([name, type]) => `${name} ${type.replace('json', 'jsonb')}`).join(', ')
+  const exits = Map.groupBy(
+    QUARANTINE_REASONS.flatMap((reason) =>
+      [false, true].map((isInfrastructure) => ({ reason, isInfrastructure })),
+    ),
+    ({ reason, isInfrastructure }) =>
+      [...exitsOf(reason, isInfrastructure ? 'infrastructure' : null), 'an operator: Reap'].join(' or '),
+  )
+  const exit = ([words, of]: readonly [string, readonly { reason: string; isInfrastructure: boolean }[]]) =>
+    `when (reason, owner_kind is not distinct from 'infrastructure') in (${of
+      .map((one) => `('${one.reason}', ${one.isInfrastructure})`)
+      .join(', ')})\n      then 'It ends by ${words}'`
+  return `-- Written by "npm run generate" from src/core/event-columns.ts and src/core/lifecycle.ts; do not edit.
 
--- An event as one text: src/ledger/event-text.ts. \`stable\`, since only so the server reads it into the statement: 2.2 µs an event,
--- where a call costs 8.
+-- An event as one text: src/ledger/event-text.ts. \`stable\`, so that the server reads it into the statement: 2.2 µs an event, where
+-- a call costs 8.
 create or replace function ipledger.event_text(e ipledger.event) returns text
   language sql stable parallel safe
   return concat_ws(E'\\u001f',
-    ${wrap(EVENT.map((column) => `coalesce(${cell(column)}, E'\\u001e')`))});
+    ${wrap(EVENT.map((column) => `coalesce(${cell(column)}, E'\\u001e')`).join(', '))});
 
 create view ipledger_audit.log as
-  select ${wrap([...shown, 'e.digest'])}
+  select ${wrap([...shown, 'e.digest'].join(', '))}
     from ipledger.event e;
+
+create view ipledger_audit.lease as
+  select ${lease('token', "coalesce(p.name, '')", '(select b.at from ipledger.event b where b.network_id = e.network_id and b.seq = e.token)')}
+    from ipledger.lease l
+    join ipledger.event e on e.network_id = l.network_id and e.seq = l.seq
+    left join ipledger.pool p on p.network_id = l.network_id and p.pool_id = l.pool_id
+   where l.state <> 'FREE';
+
+create function ipledger_audit.lease_after(e ipledger_audit.log, pool text, since timestamptz) returns setof ipledger_audit.lease
+  language sql stable rows 1 as $$
+  select ${lease('fencing_token', 'pool', 'since')}
+$$;
+
+create type ipledger_audit.past_lease as (
+  ${wrap(`network text, address inet, pool text, state text, lease_id text, fencing_token bigint, version bigint, ${typed}, since timestamptz, seq bigint, given_by text, given_cause text, until timestamptz, ended_as text`)});
+
+create function ipledger_audit.quarantine_exit(reason text, owner_kind text) returns text
+  language sql immutable as $$
+  select case
+    ${[...exits].map(exit).join('\n    ')} end
+$$;
 `
 }
 
-/** What this checkout makes on a fresh embedded server. */
+/** The schema of this checkout, on a fresh embedded server. */
 async function onFreshSchema<T>(read: (client: pg.Client) => Promise<T>): Promise<T> {
   const directory = await mkdtemp(join(tmpdir(), 'ipledger-schema-'))
   try {

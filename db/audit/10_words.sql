@@ -1,4 +1,4 @@
--- How sentences write addresses, times, owners and evidence. Everything here is a function of its arguments.
+-- How sentences write addresses, times, owners and evidence.
 
 create function ipledger_audit.plain_address(address inet) returns inet
   language sql immutable as $$
@@ -6,46 +6,36 @@ create function ipledger_audit.plain_address(address inet) returns inet
               then set_masklen('0.0.0.0'::inet + (set_masklen(address, 128) - '::ffff:0:0'::inet), masklen(address) - 96)
               else address end
 $$;
-comment on function ipledger_audit.plain_address(inet) is $$An address or a CIDR as the log writes it: an IPv4 one that is written as IPv6 (::ffff:10.8.64.2) is the IPv4 one.
-
-Example:
-  select plain_address('::ffff:10.8.64.2');$$;
+comment on function ipledger_audit.plain_address(inet) is $$An address or a CIDR as the log writes it: ::ffff:10.8.64.2 is 10.8.64.2.
+Example: select plain_address('::ffff:10.8.64.2');$$;
 
 create function ipledger_audit.moment(moment timestamptz) returns text
   language sql stable as $$
   select case when isfinite(moment) then to_char(moment at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.MS') || ' UTC' else moment::text end
 $$;
-comment on function ipledger_audit.moment(timestamptz) is $$A time as sentences write it: UTC, to the millisecond, whatever the session's time zone.
-
-Example:
-  select moment(now());$$;
+comment on function ipledger_audit.moment(timestamptz) is $$A time as sentences write it: in UTC, to the millisecond.
+Example: select moment(now());$$;
 
 create function ipledger_audit.moment(milliseconds jsonb) returns text
   language sql stable as $$
   select ipledger_audit.moment(to_timestamp((milliseconds #>> '{}')::float8 / 1000))
 $$;
-comment on function ipledger_audit.moment(jsonb) is $$A time as evidence stores it, milliseconds since 1970, as sentences write it.
-
-Example:
-  select moment('1763000000000'::jsonb);$$;
+comment on function ipledger_audit.moment(jsonb) is $$The same of a time as evidence stores it: milliseconds since 1970.
+Example: select moment('1763000000000'::jsonb);$$;
 
 create function ipledger_audit.seconds(milliseconds text) returns text
   language sql immutable as $$
   select trim_scale(milliseconds::numeric / 1000) || ' s'
 $$;
-comment on function ipledger_audit.seconds(text) is $$A span as evidence stores it, in milliseconds, as sentences write it.
-
-Example:
-  select seconds('120000');$$;
+comment on function ipledger_audit.seconds(text) is $$A span as sentences write it, from milliseconds.
+Example: select seconds('120000');$$;
 
 create function ipledger_audit.listed(list jsonb) returns text
   language sql immutable as $$
   select string_agg(x, ', ') from jsonb_array_elements_text(list) x
 $$;
-comment on function ipledger_audit.listed(jsonb) is $$The texts of a list, as sentences write them; null: none.
-
-Example:
-  select listed('["10.8.64.1", "10.8.64.8-10.8.64.15"]'::jsonb);$$;
+comment on function ipledger_audit.listed(jsonb) is $$A list of texts as sentences write it; null: it has none.
+Example: select listed('["10.8.64.1", "10.8.64.8-10.8.64.15"]'::jsonb);$$;
 
 create function ipledger_audit.describe_owner(kind text, name text, uid text, incarnation text, interface text) returns text
   language sql immutable as $$
@@ -53,19 +43,15 @@ create function ipledger_audit.describe_owner(kind text, name text, uid text, in
               else concat(kind, ' ', name, ' uid ' || nullif(nullif(uid, name), ''), ' incarnation ' || nullif(incarnation, ''),
                           ' (' || nullif(interface, '') || ')') end
 $$;
-comment on function ipledger_audit.describe_owner(text, text, text, text, text) is $$An owner as sentences name it: kind, name, and what else tells it apart.
-
-Example:
-  select describe_owner('pod', 'default/web-0', 'b5c0', '1', 'eth0');$$;
+comment on function ipledger_audit.describe_owner(text, text, text, text, text) is $$An owner as sentences name it: kind, name, uid, incarnation, interface.
+Example: select describe_owner('pod', 'default/web-0', 'b5c0', '1', 'eth0');$$;
 
 create function ipledger_audit.describe_owner(owner jsonb) returns text
   language sql immutable as $$
   select ipledger_audit.describe_owner(owner ->> 'kind', coalesce(owner ->> 'name', owner ->> 'uid'), owner ->> 'uid', owner ->> 'incarnation', owner ->> 'interface')
 $$;
-comment on function ipledger_audit.describe_owner(jsonb) is $$An owner, or an entry of a list, as evidence stores it, as sentences name it.
-
-Example:
-  select describe_owner('{"kind": "pod", "name": "default/web-0", "uid": "b5c0", "interface": "eth0"}'::jsonb);$$;
+comment on function ipledger_audit.describe_owner(jsonb) is $$The same of an owner, or of an entry of a list, as evidence stores it.
+Example: select describe_owner('{"kind": "pod", "name": "default/web-0", "uid": "b5c0", "interface": "eth0"}'::jsonb);$$;
 
 create function ipledger_audit.describe_seen(evidence jsonb) returns text
   language sql immutable as $$
@@ -75,10 +61,8 @@ create function ipledger_audit.describe_seen(evidence jsonb) returns text
            ' on node ' || nullif(evidence #>> '{seen,node}', ''),
            ' since event ', evidence ->> 'appeared', ', in a list begun at head ', evidence ->> 'head')
 $$;
-comment on function ipledger_audit.describe_seen(jsonb) is $$What a source listed, in words, from the evidence of an event that followed from a list.
-
-Example:
-  select describe_seen(evidence) from log where network_id = 'default' and type = 'lease.adopted' limit 1;$$;
+comment on function ipledger_audit.describe_seen(jsonb) is $$An entry of a source's list in words, from the evidence of an event that followed from it.
+Example: select describe_seen(evidence) from log where network_id = 'default' and type = 'lease.adopted' limit 1;$$;
 
 create function ipledger_audit.describe_witness(proof jsonb, witness jsonb) returns text
   language sql stable as $$
@@ -92,15 +76,13 @@ create function ipledger_audit.describe_witness(proof jsonb, witness jsonb) retu
                         filter (where x ->> 'state' = 'terminal' and x ->> 'vanishedSeq' is null) as ended
                  from jsonb_array_elements(proof -> 'sightings') x where x ->> 'source' = witness ->> 'id') s
    cross join (select string_agg(concat('; asked ', ipledger_audit.moment(x -> 'askedAt'), ' after ', ipledger_audit.describe_owner(x -> 'owner'),
-                        ' it said ', x ->> 'answer', ' since ' || ipledger_audit.moment(nullif(x -> 'terminalSince', 'null')),
+                        ' it answered ', x ->> 'answer', ' since ' || ipledger_audit.moment(nullif(x -> 'terminalSince', 'null')),
                         ' (' || nullif(x ->> 'detail', '') || ')'), '') as answers
                  from jsonb_array_elements(proof -> 'lookUps') x where x ->> 'source' = witness ->> 'id') l
 $$;
-comment on function ipledger_audit.describe_witness(jsonb, jsonb) is $$What one source contributed to a proof, in words: which reports missed the workload, at which heads, and what the source said when it was
-asked. `proof` is evidence -> 'proof' of a reap, `witness` one element of its `witnesses`.
-
-Example:
-  select describe_witness(e.evidence -> 'proof', w) from log e, jsonb_array_elements(e.evidence #> '{proof,witnesses}') w
+comment on function ipledger_audit.describe_witness(jsonb, jsonb) is $$The part of one source in a proof, in words: its reports that missed the workload, and its answers. `proof` is evidence -> 'proof' of a
+reap, `witness` an element of its `witnesses`.
+Example: select describe_witness(e.evidence -> 'proof', w) from log e, jsonb_array_elements(e.evidence #> '{proof,witnesses}') w
    where e.network_id = 'default' and e.type = 'lease.reaped' limit 1;$$;
 
 create function ipledger_audit.describe_proof(evidence jsonb) returns text
@@ -113,20 +95,8 @@ create function ipledger_audit.describe_proof(evidence jsonb) returns text
    cross join jsonb_array_elements(evidence #> '{proof,witnesses}') with ordinality as w (witness, place)
    group by p.policy
 $$;
-comment on function ipledger_audit.describe_proof(jsonb) is $$Why a lease was taken back on proof, in words: each source that the proof rests on, and the policy then in force. `evidence` is that of
-the event.
+comment on function ipledger_audit.describe_proof(jsonb) is $$The proof of a reap in words: each source that it rests on, and the policy then. `evidence` is that of the event.
+Example: select describe_proof(evidence) from log where network_id = 'default' and type = 'lease.reaped' and evidence ? 'proof' limit 1;$$;
 
-Example:
-  select describe_proof(evidence) from log where network_id = 'default' and type = 'lease.reaped' and evidence ? 'proof' limit 1;$$;
-
-create function ipledger_audit.quarantine_exit(reason text, owner_kind text) returns text
-  language sql immutable as $$
-  select concat('It ends by ',
-    case when reason in ('SUPERSEDED', 'REMOVAL_UNCONFIRMED', 'RELEASED_BUT_LIVE') then 'its own Release with confirmed removal or ' end,
-    case when reason not in ('OPERATOR', 'IN_USE') and owner_kind is distinct from 'infrastructure' then 'proof that nobody is there or ' end,
-    'an operator: Reap')
-$$;
-comment on function ipledger_audit.quarantine_exit(text, text) is $$What ends a quarantine, by its reason and the kind of its owner.
-
-Example:
-  select quarantine_exit('CONFLICT', 'pod');$$;
+comment on function ipledger_audit.quarantine_exit(text, text) is $$The ends of a quarantine, by its reason and the kind of its owner.
+Example: select quarantine_exit('CONFLICT', 'pod');$$;

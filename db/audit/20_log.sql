@@ -1,38 +1,29 @@
--- The log, as a table and in sentences, and how places in it are found. Functions read the view `log`, since they run with the
--- rights of whoever calls them.
+-- The log as a table and in sentences, and places in it. Functions read the view `log`: they run with the rights of their caller.
 
-comment on view ipledger_audit.log is $$The events of all networks as they are stored; view `event` is the same for people. Columns as in ipledger.event,
-without request_id, by which a caller is answered again; `evidence` is its `details`. Keys that have an index: (network_id, seq),
-(network_id, address, previous), (network_id, owner_name, seq), and (network_id, type) of events that have no address.
-
-Example:
-  select seq, type, address, evidence from log where network_id = 'default' and seq = 1;$$;
+comment on view ipledger_audit.log is $$The events of all networks as they are stored; view `event` is the same for people. Columns as in ipledger.event, without request_id;
+`evidence` is its `details`. Keys that have an index: (network_id, seq), (network_id, address, previous), (network_id, owner_name, seq),
+and (network_id, type) of events without an address.
+Example: select seq, type, address, evidence from log where network_id = 'default' and seq = 1;$$;
 
 create view ipledger_audit.network as
   select n.network_id as network, case when n.recovering is null then 'READY' else 'RECOVERING' end as state, n.era,
          (select e.seq from ipledger.event e where e.network_id = n.network_id order by e.seq desc limit 1) as head,
          n.description, n.labels::jsonb as labels, n.created_at, n.updated_at
     from ipledger.network n;
-comment on view ipledger_audit.network is $$The networks that are there.
-
+comment on view ipledger_audit.network is $$The networks.
 Columns: network; state (READY, RECOVERING); era (life of the database; its numbers begin at era × 2^40); head (number of the last
 event); description; labels; created_at; updated_at.
-
-Example:
-  select network, state, head from network;$$;
+Example: select network, state, head from network;$$;
 
 create view ipledger_audit.pool as
   select p.network_id as network, p.name as pool, p.pool_id, family(p.cidr)::smallint as family, p.cidr, p.settings::jsonb as settings,
          p.version, p.created_at, p.updated_at
     from ipledger.pool p;
-comment on view ipledger_audit.pool is $$The pools that are there now. How full they are: pool_usage.
-
+comment on view ipledger_audit.pool is $$The pools. How full they are: pool_usage.
 Columns: network; pool (its name); pool_id (number of the event that made it); family (4, 6); cidr; settings (subnet, prefixLength, gateway,
-exclude, cooldownMs, confirmWithinMs, liveness, ownerLimit, draining, options, labels, reapPolicy); version (number of the last event about
-it); created_at; updated_at.
-
-Example:
-  select pool, cidr, settings ->> 'gateway' as gateway from pool where network = 'default';$$;
+exclude, cooldownMs, confirmWithinMs, liveness, ownerLimit, draining, options, labels, reapPolicy); version (number of its last event);
+created_at; updated_at.
+Example: select pool, cidr, settings ->> 'gateway' as gateway from pool where network = 'default';$$;
 
 create function ipledger_audit.pool_name(network text, pool_id bigint) returns text
   language sql stable as $$
@@ -40,10 +31,8 @@ create function ipledger_audit.pool_name(network text, pool_id bigint) returns t
            (select p.pool from ipledger_audit.pool p where p.network = pool_name.network and p.pool_id = pool_name.pool_id),
            (select c.evidence ->> 'name' from ipledger_audit.log c where c.network_id = pool_name.network and c.seq = pool_name.pool_id), '')
 $$;
-comment on function ipledger_audit.pool_name(text, bigint) is $$The name of a pool by its number: as it is now, or as it was made if it is gone; empty if nothing is known of it.
-
-Example:
-  select pool_name('default', 1);$$;
+comment on function ipledger_audit.pool_name(text, bigint) is $$The name of a pool by its number: the present one, or its first one if it is deleted; empty: not known.
+Example: select pool_name('default', 1);$$;
 
 -- In PL/pgSQL, which keeps the plans of its expressions for the session: as one SQL expression a sentence cost 90 µs.
 create function ipledger_audit.event_sentence(event ipledger_audit.log, pool text) returns text
@@ -101,18 +90,16 @@ begin
     when 'era.begun' then concat('Era ', event.evidence ->> 'era', ' of network ', event.network_id, ' began', doer, ': ', event.evidence ->> 'why',
       '; the era before it ends at number ', event.evidence ->> 'after',
       case when event.evidence ->> 'recovering' = 'true' then '; the network recovers, and nothing is handed out or taken back meanwhile' end)
-    else concat('Pool ', pool, ' was ', split_part(event.type, '.', 2), doer, ': ', event.evidence ->> 'cidr', ' in leases of /',
-      event.evidence ->> 'prefixLength', ', cooldown ', ipledger_audit.seconds(event.evidence ->> 'cooldownMs'),
-      ', gateway ' || nullif(event.evidence ->> 'gateway', ''), ', excluded ' || ipledger_audit.listed(event.evidence -> 'exclude'),
-      case when event.evidence ->> 'draining' = 'true' then ', draining' end)
+    else case when event.type in ('pool.created', 'pool.updated', 'pool.deleted') then
+      concat('Pool ', pool, ' was ', split_part(event.type, '.', 2), doer, ': ', event.evidence ->> 'cidr', ' in leases of /',
+        event.evidence ->> 'prefixLength', ', cooldown ', ipledger_audit.seconds(event.evidence ->> 'cooldownMs'),
+        ', gateway ' || nullif(event.evidence ->> 'gateway', ''), ', excluded ' || ipledger_audit.listed(event.evidence -> 'exclude'),
+        case when event.evidence ->> 'draining' = 'true' then ', draining' end) end
     end || '.';
 end
 $$;
-comment on function ipledger_audit.event_sentence(ipledger_audit.log, text) is $$One event as a sentence: what happened, to which lease of whom, who did it and on what evidence. `pool` is the name of the event's
-pool. The sentence is column `what` of view `event`.
-
-Example:
-  select event_sentence(l, 'default') from log l where network_id = 'default' and seq = 1;$$;
+comment on function ipledger_audit.event_sentence(ipledger_audit.log, text) is $$An event as a sentence, column `what` of view `event`. `pool` is the name of its pool.
+Example: select event_sentence(l, 'default') from log l where network_id = 'default' and seq = 1;$$;
 
 create view ipledger_audit.event as
   select l.network_id as network, l.seq, l.at, l.type, set_masklen(l.address, l.prefix_length) as address,
@@ -123,22 +110,17 @@ create view ipledger_audit.event as
     cross join lateral (
       select case when l.pool_id is null then null
                   when l.type like 'pool.%' then l.evidence ->> 'name'
-                  else coalesce((select n.name from ipledger.pool n where n.network_id = l.network_id and n.pool_id = l.pool_id),
-                                (select c.details ->> 'name' from ipledger.event c where c.network_id = l.network_id and c.seq = l.pool_id),
-                                '') end as pool) p;
-comment on view ipledger_audit.event is $$Everything that happened, one row an event: the history of all networks. Filter by network, and by seq, at (a range) or owner_name, or
-it reads everything; for one address, lease or owner use address_history, lease_history, owner_history.
+                  else ipledger_audit.pool_name(l.network_id, l.pool_id) end as pool) p;
+comment on view ipledger_audit.event is $$Everything that happened, a row an event, in all networks. Filter by network and by seq, at (a range) or owner_name, or it reads
+everything. For an address, lease or owner use address_history, lease_history, owner_history.
+Columns: network; seq (number of the event in its network); at; type; address (a block with its mask) and lease_id; pool (its present name,
+or its first one if it is deleted); state of the address after it (FREE, RESERVED, ACTIVE, QUARANTINED); owner_kind, owner_name,
+owner_uid, owner_incarnation, owner_interface, node (of the holder after it; of a FREE address of the last one); actor (token or job);
+cause (call or finding); quarantine_reason; what (a sentence); evidence (the basis of the decision, or the new settings); trace_id. Null:
+the event has none.
+Example: select seq, at, what from event where network = 'default' and at > now() - interval '1 hour' order by seq;$$;
 
-Columns: network; seq (number of the event in its network); at; type; address (a block with its mask) and lease_id it is about; pool (its
-name now, or as it was made if it is gone); state of the address after it (FREE, RESERVED, ACTIVE, QUARANTINED); owner_kind, owner_name,
-owner_uid, owner_incarnation, owner_interface, node of the holder after it, of a FREE address the last one; actor (token or job that did
-it); cause (call or finding); quarantine_reason; what (a sentence); evidence (what the decision rested on, or the settings it made);
-trace_id. Null where the event has none.
-
-Example:
-  select seq, at, what from event where network = 'default' and at > now() - interval '1 hour' order by seq;$$;
-
--- Times never go back along the numbers, so halving finds the place; numbers have gaps between eras.
+-- Times never go back along the numbers, so it halves the range; numbers have gaps between eras.
 create function ipledger_audit.position_at(network text, at timestamptz) returns bigint
   language sql stable as $$
   with recursive search (low, high) as (
@@ -155,12 +137,10 @@ create function ipledger_audit.position_at(network text, at timestamptz) returns
   )
   select coalesce(max(s.low), 0) from search s
 $$;
-comment on function ipledger_audit.position_at(text, timestamptz) is $$The number of the last event of a network at or before a time; 0 if there is none. Several events may have one time.
+comment on function ipledger_audit.position_at(text, timestamptz) is $$The number of the last event of a network at or before a time; 0: none. Several events may have one time.
+Example: select position_at('default', now() - interval '1 hour');$$;
 
-Example:
-  select position_at('default', now() - interval '1 hour');$$;
-
--- `offset 0` keeps the planner from working the places out for each event.
+-- `offset 0`: the planner computes the places once, not for each event.
 create function ipledger_audit.events_between(network text, "from" timestamptz, "to" timestamptz) returns setof ipledger_audit.log
   language sql stable rows 10000 as $$
   select l.*
@@ -171,6 +151,4 @@ create function ipledger_audit.events_between(network text, "from" timestamptz, 
       where x.network_id = events_between.network and x.seq > s.after and x.seq <= s.upto order by x.seq offset 0) l
 $$;
 comment on function ipledger_audit.events_between(text, timestamptz, timestamptz) is $$The events of a network between two times (both included), found by their numbers. Rows of view `log`.
-
-Example:
-  select type, count(*) from events_between('default', now() - interval '1 hour', now()) group by type;$$;
+Example: select type, count(*) from events_between('default', now() - interval '1 hour', now()) group by type;$$;

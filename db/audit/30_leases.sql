@@ -1,35 +1,21 @@
--- Who holds what, who held it, and what happened to it. The past of an address is its chain of events: the last one before a
--- number is one look at the index of (address, previous).
+-- Leases, now and in the past. The past of an address is its chain of events; the last one before a number is one look at the index
+-- of (address, previous).
 
-create view ipledger_audit.lease as
-  select l.network_id as network, set_masklen(l.address, e.prefix_length) as address, coalesce(p.name, '') as pool, l.state,
-         l.network_id || '/' || e.token as lease_id, e.token as fencing_token, l.seq as version,
-         e.owner_kind, e.owner_name, e.owner_uid, e.owner_incarnation, e.owner_interface, e.node, e.labels::jsonb as labels,
-         e.reserved_at, e.confirmed_at, l.confirm_by, e.quarantine_reason, e.quarantined_at, e.quarantined_by, e.quarantine_why,
-         (select b.at from ipledger.event b where b.network_id = l.network_id and b.seq = e.token) as since
-    from ipledger.lease l
-    join ipledger.event e on e.network_id = l.network_id and e.seq = l.seq
-    left join ipledger.pool p on p.network_id = l.network_id and p.pool_id = l.pool_id
-   where l.state <> 'FREE';
-comment on view ipledger_audit.lease is $$Who holds what now. For a time in the past: leases_as_of.
-
+comment on view ipledger_audit.lease is $$Leases that are held now. In the past: leases_as_of.
 Columns: network; address (a block with its mask); pool; state (RESERVED, ACTIVE, QUARANTINED); lease_id; fencing_token (number of the
-event that created it); version (number of the last event about it); owner_kind, owner_name, owner_uid, owner_incarnation,
-owner_interface (null: nobody known); node; labels; reserved_at; confirmed_at; confirm_by (deadline; null: none); quarantine_reason,
-quarantined_at, quarantined_by, quarantine_why; since (begin of the lease).
-
-Example:
-  select address, state, owner_name, since from lease where network = 'default' and node = 'n1';$$;
+event that made it); version (number of its last event); owner_kind, owner_name, owner_uid, owner_incarnation, owner_interface (null: not
+known); node; labels; reserved_at; confirmed_at; confirm_by (deadline; null: none); quarantine_reason, quarantined_at, quarantined_by,
+quarantine_node (of that caller or source), quarantine_why; since (begin of the lease).
+Example: select address, state, owner_name, since from lease where network = 'default' and node = 'n1';$$;
+comment on function ipledger_audit.lease_after(ipledger_audit.log, text, timestamptz) is $$A lease after one of its events, with the name of its pool and its begin, as a row of view `lease`.
+Example: select x.* from log l, lease_after(l, 'web', l.at) x where l.network_id = 'default' and l.seq = 3;$$;
 
 create view ipledger_audit.touched as
   select l.network_id as network, l.address, l.state, l.seq, l.pool_id, l.available_at from ipledger.lease l;
 comment on view ipledger_audit.touched is $$Every address at which a lease ever began, free ones too.
-
 Columns: network; address (of a block the first one); state (FREE, RESERVED, ACTIVE, QUARANTINED); seq (number of its last event); pool_id
-(of the last lease); available_at (until when a free one cools).
-
-Example:
-  select state, count(*) from touched where network = 'default' group by state;$$;
+(of the last lease); available_at (end of the cooling of a free one).
+Example: select state, count(*) from touched where network = 'default' group by state;$$;
 
 -- `previous` is below the number of its event, so of those with `previous < upto` at most the first is behind `upto`.
 create function ipledger_audit.last_event(network text, address inet, upto bigint) returns setof ipledger_audit.log
@@ -38,10 +24,8 @@ create function ipledger_audit.last_event(network text, address inet, upto bigin
    where l.network_id = last_event.network and l.address = last_event.address and l.previous < last_event.upto and l.seq <= last_event.upto
    order by l.previous desc limit 1
 $$;
-comment on function ipledger_audit.last_event(text, inet, bigint) is $$The last event, up to a number, of the lease that begins at an address: one look at the index of its chain. Rows of view `log`.
-
-Example:
-  select seq, type from last_event('default', '10.8.64.2', 1000);$$;
+comment on function ipledger_audit.last_event(text, inet, bigint) is $$The last event, up to a number, of the leases that begin at an address, by the index of their chain. Rows of view `log`.
+Example: select seq, type from last_event('default', '10.8.64.2', 1000);$$;
 
 -- From the last event before them on, since `previous` of the first of them names that one.
 create function ipledger_audit.chain(network text, address inet, after bigint, upto bigint) returns setof ipledger_audit.log
@@ -50,11 +34,8 @@ create function ipledger_audit.chain(network text, address inet, after bigint, u
    where l.network_id = chain.network and l.address = chain.address and l.previous < chain.upto and l.seq > chain.after and l.seq <= chain.upto
      and l.previous >= coalesce((select x.seq from ipledger_audit.last_event(chain.network, chain.address, chain.after) x), 0)
 $$;
-comment on function ipledger_audit.chain(text, inet, bigint, bigint) is $$The events of the leases that begin at an address, behind one number and up to another, by the index of their chain. Rows of view
-`log`.
-
-Example:
-  select seq, type from chain('default', '10.8.64.2', 0, 1000) order by seq;$$;
+comment on function ipledger_audit.chain(text, inet, bigint, bigint) is $$The events of the leases that begin at an address, after one number and up to another, by the index of their chain. Rows of view `log`.
+Example: select seq, type from chain('default', '10.8.64.2', 0, 1000) order by seq;$$;
 
 -- Leases that begin before the CIDR and reach into it can only be blocks that hold its first address.
 create function ipledger_audit.bases(network text, address inet) returns setof inet
@@ -67,9 +48,7 @@ create function ipledger_audit.bases(network text, address inet) returns setof i
      and t.address <= set_masklen(broadcast(bases.address), -1)
 $$;
 comment on function ipledger_audit.bases(text, inet) is $$Every address at which a lease that overlaps an address or a CIDR began, or could have begun.
-
-Example:
-  select bases('default', '10.8.64.0/28');$$;
+Example: select bases('default', '10.8.64.0/28');$$;
 
 create function ipledger_audit.last_events(network text, address inet, upto bigint) returns setof ipledger_audit.log
   language sql stable rows 10 as $$
@@ -78,24 +57,13 @@ create function ipledger_audit.last_events(network text, address inet, upto bigi
     cross join lateral ipledger_audit.last_event(last_events.network, b.base, last_events.upto) e
    where set_masklen(e.address, e.prefix_length) && last_events.address
 $$;
-comment on function ipledger_audit.last_events(text, inet, bigint) is $$The last event, up to a number, of every lease that ever began where one that overlaps an address or a CIDR could. Of those that hold
-one address at most one was held then. Rows of view `log`.
+comment on function ipledger_audit.last_events(text, inet, bigint) is $$The last event, up to a number, of every lease that overlaps an address or a CIDR. Of those that contain one address at most one was held
+then. Rows of view `log`.
+Example: select seq, type, address, owner_name from last_events('default', '10.8.64.0/24', 1000) where state <> 'FREE';$$;
 
-Example:
-  select seq, type, address, owner_name from last_events('default', '10.8.64.0/24', 1000) where state <> 'FREE';$$;
-
-create function ipledger_audit.who_had(
-    inout network text, inout address inet, at timestamptz,
-    out pool text, out state text, out lease_id text, out fencing_token bigint, out version bigint,
-    out owner_kind text, out owner_name text, out owner_uid text, out owner_incarnation text, out owner_interface text,
-    out node text, out labels jsonb, out reserved_at timestamptz, out confirmed_at timestamptz, out confirm_by timestamptz,
-    out quarantine_reason text, out quarantined_at timestamptz, out quarantined_by text, out quarantine_why text, out since timestamptz,
-    out seq bigint, out given_by text, out given_cause text, out until timestamptz, out ended_as text)
-  returns setof record language sql stable rows 1 set plan_cache_mode = force_generic_plan as $$
-  select e.network_id, set_masklen(e.address, e.prefix_length), ipledger_audit.pool_name(e.network_id, e.pool_id), e.state,
-         e.network_id || '/' || e.fencing_token, e.fencing_token, e.seq, e.owner_kind, e.owner_name, e.owner_uid, e.owner_incarnation,
-         e.owner_interface, e.node, e.labels, e.reserved_at, e.confirmed_at, e.confirm_by, e.quarantine_reason, e.quarantined_at,
-         e.quarantined_by, e.quarantine_why, b.at, e.seq, b.actor, b.cause, u.at, u.type || '/' || u.cause
+create function ipledger_audit.who_had(network text, address inet, at timestamptz) returns setof ipledger_audit.past_lease
+  language sql stable rows 1 set plan_cache_mode = force_generic_plan as $$
+  select h.*, e.seq, b.actor, b.cause, u.at, u.type || '/' || u.cause
     from ipledger_audit.last_events(who_had.network, ipledger_audit.plain_address(who_had.address),
                                     (select ipledger_audit.position_at(who_had.network, who_had.at))) e
     left join ipledger_audit.log b on b.network_id = e.network_id and b.seq = e.fencing_token
@@ -103,23 +71,19 @@ create function ipledger_audit.who_had(
       select n.at, n.type, n.cause from ipledger_audit.log n
        where n.network_id = e.network_id and n.address = e.address and n.previous >= e.seq and n.state = 'FREE'
        order by n.previous limit 1) u on true
+   cross join lateral ipledger_audit.lease_after(e, ipledger_audit.pool_name(e.network_id, e.pool_id), b.at) h
    where e.state <> 'FREE'
    order by e.address
 $$;
-comment on function ipledger_audit.who_had(text, inet, timestamptz) is $$Who held an address at a time, or every address of a CIDR: one row a lease that was held then, in quarantine too. No row: nobody held
-it then, or there is no such network (view `network` has those that are). A time means the last event at or before it. An IPv4 address
-that is written as IPv6 (::ffff:10.8.64.2) means the IPv4 one.
+comment on function ipledger_audit.who_had(text, inet, timestamptz) is $$The leases of an address, or of a CIDR, at a time: a row for each that was held or in quarantine then. No row: there was none, or there is
+no such network. A time means the last event at or before it. ::ffff:10.8.64.2 is 10.8.64.2.
+Columns: those of view `lease`; seq (as version); given_by and given_cause (actor, and call or finding, that gave it); until (its end;
+null: still held) and ended_as (type/cause of the end).
+Example: select owner_name, node, since, given_by, until, ended_as from who_had('default', '10.8.64.2', now() - interval '1 day');$$;
 
-Columns: those of view `lease`; seq (as version: the event that made it so); given_by and given_cause (who gave it away, by which call or
-finding); until (its end; null: held still) and ended_as (type/cause of the end).
-
-Example:
-  select owner_name, node, since, given_by, until, ended_as from who_had('default', '10.8.64.2', now() - interval '1 day');$$;
-
--- The number of an address's last event is in its row, unless it has changed since. Then it is most likely among the events just before,
--- twice as many as there are addresses: a lease has two events, and addresses are taken in turn. Else the chain has it: 10 µs each with 90
--- events, where the others take 2. A full join is never nested loops, however few rows are expected. All rows are then read in order of
--- number: 1 µs each, one at a time 3.
+-- The row of an address has the number of its last event. If that is later, the event is most likely among those just before, twice as
+-- many as there are addresses: a lease has two events. Else the chain has it: 10 µs each with 90 events, the others take 2. A full join
+-- is never nested loops. All rows are then read in order of number: 1 µs each, one at a time 3.
 create function ipledger_audit.leases_as_of(network text, seq bigint)
   returns setof ipledger_audit.lease language sql stable rows 1000 as $$
   with addresses as (
@@ -137,38 +101,31 @@ create function ipledger_audit.leases_as_of(network text, seq bigint)
               order by l.previous desc limit 1)) end as seq
       from addresses a full join before b on b.address = a.address
   )
-  select h.network_id, set_masklen(h.address, h.prefix_length), coalesce(p.pool, ipledger_audit.pool_name(h.network_id, h.pool_id)), h.state,
-         h.network_id || '/' || h.fencing_token, h.fencing_token, h.seq, h.owner_kind, h.owner_name, h.owner_uid, h.owner_incarnation,
-         h.owner_interface, h.node, h.labels, h.reserved_at, h.confirmed_at, h.confirm_by, h.quarantine_reason, h.quarantined_at,
-         h.quarantined_by, h.quarantine_why,
-         case when h.seq = h.fencing_token then h.at
-              else (select b.at from ipledger_audit.log b where b.network_id = h.network_id and b.seq = h.fencing_token) end
+  select x.*
     from ipledger_audit.log h
     left join ipledger_audit.pool p on p.network = h.network_id and p.pool_id = h.pool_id
+   cross join lateral (
+     select coalesce(p.pool, ipledger_audit.pool_name(h.network_id, h.pool_id)) as pool,
+            case when h.seq = h.fencing_token then h.at
+                 else (select b.at from ipledger_audit.log b where b.network_id = h.network_id and b.seq = h.fencing_token) end as since) o
+   cross join lateral ipledger_audit.lease_after(h, o.pool, o.since) x
    where h.network_id = leases_as_of.network and h.seq = any (array(select x.seq from last x)) and h.state <> 'FREE'
    order by h.address
 $$;
-comment on function ipledger_audit.leases_as_of(text, bigint) is $$The whole table of leases of a network as it was after an event: who held what then, in order of address. A number beyond the last one
-means now. For one address or a CIDR use who_had. It costs a look at an index or two for each address that was ever held. No row: nothing
-was held, or there is no such network.
-
+comment on function ipledger_audit.leases_as_of(text, bigint) is $$All leases of a network after an event, in order of address. A number beyond the last one means now. For an address or a CIDR use who_had.
+It costs one or two looks at an index for each address that was ever held. No row: there was none, or there is no such network.
 Columns: those of view `lease`.
+Example: select address, state, owner_name from leases_as_of('default', 120000);$$;
 
-Example:
-  select address, state, owner_name from leases_as_of('default', 120000);$$;
-
--- `offset 0` keeps the planner from working the place out for each lease.
+-- `offset 0`: the planner computes the place once, not for each lease.
 create function ipledger_audit.leases_as_of(network text, at timestamptz)
   returns setof ipledger_audit.lease language sql stable rows 1000 as $$
   select l.*
     from (select ipledger_audit.position_at(leases_as_of.network, leases_as_of.at) as seq offset 0) s
    cross join lateral ipledger_audit.leases_as_of(leases_as_of.network, s.seq) l
 $$;
-comment on function ipledger_audit.leases_as_of(text, timestamptz) is $$The whole table of leases of a network as it was at a time: after the last event at or before it. Otherwise as with a number. A time is
-written as one: timestamptz '2026-01-01 03:12Z', or now() - interval '1 hour'.
-
-Example:
-  select address, state, owner_name from leases_as_of('default', now() - interval '1 hour');$$;
+comment on function ipledger_audit.leases_as_of(text, timestamptz) is $$The same at a time: after the last event at or before it. Write timestamptz '2026-01-01 03:12Z', or now() - interval '1 hour'.
+Example: select address, state, owner_name from leases_as_of('default', now() - interval '1 hour');$$;
 
 create function ipledger_audit.address_history(
     network text, address inet, "from" timestamptz default '-infinity', "to" timestamptz default 'infinity')
@@ -189,14 +146,10 @@ create function ipledger_audit.address_history(
   select e.* from about a join ipledger_audit.event e on e.network = address_history.network and e.seq = a.seq
    order by e.seq
 $$;
-comment on function ipledger_audit.address_history(text, inet, timestamptz, timestamptz) is $$Everything that happened to an address, or to the addresses of a CIDR, between two times (both included; without them, ever), in order.
-Blocks that hold the address count. No row: nothing ever happened there, or there is no such network. An IPv4 address that is written as
-IPv6 (::ffff:10.8.64.2) means the IPv4 one.
-
+comment on function ipledger_audit.address_history(text, inet, timestamptz, timestamptz) is $$All events of an address, or of the addresses of a CIDR, between two times (both included; default: ever), in order. Blocks that contain
+the address count. No row: nothing happened there, or there is no such network. ::ffff:10.8.64.2 is 10.8.64.2.
 Columns: those of view `event`.
-
-Example:
-  select seq, at, what from address_history('default', '10.8.64.2', now() - interval '1 day');$$;
+Example: select seq, at, what from address_history('default', '10.8.64.2', now() - interval '1 day');$$;
 
 create function ipledger_audit.lease_history(lease_id text)
   returns setof ipledger_audit.event language sql stable rows 10 as $$
@@ -219,12 +172,8 @@ create function ipledger_audit.lease_history(lease_id text)
     join ipledger_audit.event e on e.network = s.network_id and e.seq = l.seq
    order by e.seq
 $$;
-comment on function ipledger_audit.lease_history(text) is $$The life of one lease, from its first event to its end, in order. The id names network and fencing token: 'default/42'.
-
-Columns: those of view `event`.
-
-Example:
-  select seq, at, state, what from lease_history('default/42');$$;
+comment on function ipledger_audit.lease_history(text) is $$The life of a lease, from its first event to its end. Its id is network/fencing token. Columns: those of view `event`.
+Example: select seq, at, state, what from lease_history('default/42');$$;
 
 create function ipledger_audit.owner_history(network text, name text)
   returns setof ipledger_audit.event language sql stable as $$
@@ -232,25 +181,18 @@ create function ipledger_audit.owner_history(network text, name text)
    where e.network = owner_history.network and e.owner_name = owner_history.name
    order by e.seq
 $$;
-comment on function ipledger_audit.owner_history(text, text) is $$Everything that happened to leases of owners of a name, of whatever kind, uid and incarnation, in order, with the closings of its
-attachments.
-
+comment on function ipledger_audit.owner_history(text, text) is $$All events of the leases of owners of this name, of any kind, uid and incarnation, in order, with the closings of attachments.
 Columns: those of view `event`.
-
-Example:
-  select at, address, owner_incarnation, what from owner_history('default', 'default/web-0');$$;
+Example: select at, address, owner_incarnation, what from owner_history('default', 'default/web-0');$$;
 
 create view ipledger_audit.quarantines as
   select l.*, now() - l.quarantined_at as age, ipledger_audit.quarantine_exit(l.quarantine_reason, l.owner_kind) as exit
     from ipledger_audit.lease l
    where l.state = 'QUARANTINED';
-comment on view ipledger_audit.quarantines is $$Addresses that ipledger itself holds, and hands to nobody.
-
-Columns: those of view `lease`; age (since it was set aside); exit (what ends it). What stands in the way of that: view `attention`, and
-`suspects` for the answers of sources.
-
-Example:
-  select address, quarantine_reason, age, exit from quarantines where network = 'default' order by age desc;$$;
+comment on view ipledger_audit.quarantines is $$Addresses in quarantine: nobody gets them.
+Columns: those of view `lease`; age (since it is in quarantine); exit (its ends). View `attention` and, for the answers of sources,
+`suspects` say why it has not ended.
+Example: select address, quarantine_reason, age, exit from quarantines where network = 'default' order by age desc;$$;
 
 create function ipledger_audit.reaps("from" timestamptz, "to" timestamptz)
   returns table (network text, seq bigint, at timestamptz, address inet, lease_id text, pool text, owner_kind text, owner_name text,
@@ -280,17 +222,14 @@ create function ipledger_audit.reaps("from" timestamptz, "to" timestamptz)
    where l.type = 'lease.reaped'
    order by l.network_id, l.seq, w.place
 $$;
-comment on function ipledger_audit.reaps(timestamptz, timestamptz) is $$Addresses that were taken back between two times (both included), and on what evidence: one row for each source that the proof rests on;
-one row without a source where it rests on none (an operator's Reap, a deadline that passed).
-
+comment on function ipledger_audit.reaps(timestamptz, timestamptz) is $$Leases that were taken back between two times (both included), with the evidence: a row for each source of the proof; a row without a source
+if there is no proof (an operator's Reap, a deadline that passed).
 Columns: network; seq, at (of the event); address (a block with its mask); lease_id; pool; owner_kind, owner_name, owner_uid,
 owner_incarnation, owner_interface, node (of the last holder); cause (PROVEN_ABSENT, NEVER_CONFIRMED, Reap); actor; source; why (it is a
-witness: SIGHTED, it had listed the lease, or COVERS its kind and node); snapshots (numbers of its counted reports that missed the lease),
-heads (of the log, at which those were begun), misses (how many); last_sighted_at (by this source); lookup_answer, lookup_at, lookup_detail
-(what it said when it was asked last); policy (in force then, times in ms); evidence (all that is stored).
-
-Example:
-  select at, address, owner_name, cause, source, snapshots, lookup_answer from reaps(now() - interval '1 day', now());$$;
+witness: SIGHTED, it had listed the lease, or COVERS its kind and node); snapshots (numbers of its counted reports without the lease),
+heads (of the log when those were begun), misses (how many); last_sighted_at (by this source); lookup_answer, lookup_at, lookup_detail
+(its last answer); policy (then, times in ms); evidence (all that is stored).
+Example: select at, address, owner_name, cause, source, snapshots, lookup_answer from reaps(now() - interval '1 day', now());$$;
 
 create function ipledger_audit.marks("from" timestamptz, "to" timestamptz)
   returns table (network text, seq bigint, at timestamptz, mark text, what text)
@@ -303,11 +242,9 @@ create function ipledger_audit.marks("from" timestamptz, "to" timestamptz)
    where l.type in ('lease.reaped', 'era.begun', 'reconcile.held', 'reconcile.resumed')
       or (l.type = 'lease.quarantined' and l.quarantine_reason = 'CONFLICT')
 $$;
-comment on function ipledger_audit.marks(timestamptz, timestamptz) is $$What a chart marks: reaps, conflicts, new eras, holds and their ends, between two times (both included).
+comment on function ipledger_audit.marks(timestamptz, timestamptz) is $$Marks for charts: reaps, conflicts, new eras, holds and their ends, between two times (both included).
 Columns: network; seq; at; mark (reap, conflict, era, hold); what (a sentence).
-
-Example:
-  select at, mark, what from marks(now() - interval '1 day', now()) where network = 'default' order by at;$$;
+Example: select at, mark, what from marks(now() - interval '1 day', now()) where network = 'default' order by at;$$;
 
 create function ipledger_audit.churn("from" timestamptz default now() - interval '1 hour', "to" timestamptz default now())
   returns table (network text, by text, key text, reserved bigint, released bigint, reaped bigint, adopted bigint, quarantined bigint)
@@ -327,14 +264,11 @@ create function ipledger_audit.churn("from" timestamptz default now() - interval
    where (c.by_owner = 0 and c.owner is not null) or (c.by_node = 0 and c.node is not null) or (c.by_owner = 1 and c.by_node = 1)
    order by c.network_id, 2, c.reserved + c.released + c.reaped + c.adopted + c.quarantined desc, 3
 $$;
-comment on function ipledger_audit.churn(timestamptz, timestamptz) is $$How many leases came and went between two times (both included; without them the last hour), three times over: by owner, by node and by
-pool, the busiest first. Reads every event of that time.
-
+comment on function ipledger_audit.churn(timestamptz, timestamptz) is $$How many leases began and ended between two times (both included; default: the last hour), by owner, by node and by pool, the busiest
+first. Reads every event of that time.
 Columns: network; by (owner, node or pool); key (kind and name of the owner, the node, the pool); reserved, released, reaped, adopted,
 quarantined (events).
-
-Example:
-  select key, reserved, released, reaped from churn() where network = 'default' and by = 'owner' limit 20;$$;
+Example: select key, reserved, released, reaped from churn() where network = 'default' and by = 'owner' limit 20;$$;
 
 create function ipledger_audit.event_rate("from" timestamptz, "to" timestamptz, step interval default '1 minute')
   returns table (network text, at timestamptz, type text, cause text, events bigint, per_second float8)
@@ -347,12 +281,9 @@ create function ipledger_audit.event_rate("from" timestamptz, "to" timestamptz, 
    order by 1, 2, 3, 4
 $$;
 comment on function ipledger_audit.event_rate(timestamptz, timestamptz, interval) is $$How many events there were between two times (both included), in steps. Reads every event of that time.
-
 Columns: network; at (begin of the step, counted from 1970); type; cause (call or finding); events; per_second. Steps without events have
 no row.
-
-Example:
-  select at, sum(events) from event_rate(now() - interval '1 hour', now(), '5 minutes') where network = 'default' group by at order by at;$$;
+Example: select at, sum(events) from event_rate(now() - interval '1 hour', now(), '5 minutes') where network = 'default' group by at order by at;$$;
 
 create view ipledger_audit.crash_loops as
   select r.network_id as network, r.owner_kind, r.owner_name, r.owner_interface,
@@ -369,12 +300,8 @@ create view ipledger_audit.crash_loops as
            where l.type = 'lease.reserved'
            group by l.network_id, l.owner_kind, l.owner_name, l.owner_interface) r
    where r.lives >= 5;
-comment on view ipledger_audit.crash_loops is $$Owners that were given leases in five lives or more within the last 15 minutes: something starts and ends again and again. What one
-Reserve gave, or several of one incarnation, is one life; an owner that names no incarnation has one for each Reserve. Reads every event
-of that time: name the network.
-
+comment on view ipledger_audit.crash_loops is $$Owners that got leases in five lives or more within 15 minutes: a workload restarts again and again. A Reserve is a life; several of one
+incarnation are one. Reads every event of that time: name the network.
 Columns: network; owner_kind, owner_name, owner_interface; pool (of the last lease); lives; addresses (different ones), held_now (leases it
 has, quarantined ones included); first_at, last_at (of these leases).
-
-Example:
-  select owner_name, lives, addresses, held_now from crash_loops where network = 'default' order by lives desc;$$;
+Example: select owner_name, lives, addresses, held_now from crash_loops where network = 'default' order by lives desc;$$;

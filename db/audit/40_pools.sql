@@ -1,33 +1,6 @@
--- How full pools are and were, and where. `free + cooling + reserved + active + quarantined + excluded = size`.
+-- How full pools are and were, and where.
 
-create function ipledger_audit.address_number(address inet) returns numeric
-  language sql immutable as $$
-  select case family(address)
-           when 4 then (set_masklen(address, 32) - '0.0.0.0'::inet)::numeric
-           else ('x' || substr(w.words, 1, 8))::bit(32)::bigint * 79228162514264337593543950336
-              + ('x' || substr(w.words, 9, 8))::bit(32)::bigint * 18446744073709551616
-              + ('x' || substr(w.words, 17, 8))::bit(32)::bigint * 4294967296::numeric
-              + ('x' || substr(w.words, 25, 8))::bit(32)::bigint end
-    from (select encode(substr(inet_send(address), 5), 'hex') as words) w
-$$;
-comment on function ipledger_audit.address_number(inet) is $$An address as a number, 0 to 2^32 - 1 or 2^128 - 1: how far two lie apart.
-
-Example:
-  select address_number('2001:db8::1') - address_number('2001:db8::');$$;
-
-create function ipledger_audit.address_at(family int, number numeric) returns inet
-  language sql immutable as $$
-  select case family
-           when 4 then '0.0.0.0'::inet + number::bigint
-           else (select string_agg(lpad(to_hex(mod(div(number, power(65536::numeric, 7 - w.place)), 65536)::int), 4, '0'), ':' order by w.place)
-                   from generate_series(0, 7) as w (place))::inet end
-$$;
-comment on function ipledger_audit.address_at(int, numeric) is $$The address of a number, 0 to 2^32 - 1 in family 4 or 2^128 - 1 in family 6: what address_number is of an address.
-
-Example:
-  select address_at(4, address_number('10.8.64.2') + 1);$$;
-
--- What core/ranges.ts says can be leased; a test compares the two.
+-- By the settings of any time, in words, for explain_address. What a pool has free is counted by core/ranges.ts.
 create function ipledger_audit.pool_exclusions(settings jsonb) returns table (first inet, last inet, why text)
   language sql immutable as $$
   select nullif(settings ->> 'gateway', '')::inet, nullif(settings ->> 'gateway', '')::inet, 'the gateway of the pool' where settings ->> 'gateway' <> ''
@@ -44,88 +17,64 @@ create function ipledger_audit.pool_exclusions(settings jsonb) returns table (fi
   select set_masklen(broadcast((settings ->> 'subnet')::inet), -1), set_masklen(broadcast((settings ->> 'subnet')::inet), -1), 'the broadcast address of its subnet'
    where family((settings ->> 'subnet')::inet) = 4 and masklen((settings ->> 'subnet')::inet) < 31 and (settings ->> 'prefixLength')::int = 32
 $$;
-comment on function ipledger_audit.pool_exclusions(jsonb) is $$What a pool never hands out, as ranges of addresses: its gateway, what its settings exclude, and, of a pool of single addresses, the
-addresses of its subnet that no workload can use. A block that one of them touches is not handed out. `settings` is that of view `pool`.
+comment on function ipledger_audit.pool_exclusions(jsonb) is $$The addresses that a pool never hands out, as ranges: its gateway, those that its settings exclude, and, of a pool of single addresses, those
+of its subnet that no workload can use. A block that one of them touches is not handed out. `settings` is that of view `pool`.
 Columns: first, last, why.
+Example: select p.pool, x.* from pool p, pool_exclusions(p.settings) x where p.network = 'default';$$;
 
-Example:
-  select p.pool, x.* from pool p, pool_exclusions(p.settings) x where p.network = 'default';$$;
-
-create function ipledger_audit.pool_space(settings jsonb, out size numeric, out allocatable numeric)
-  language sql immutable as $$
-  with pool as (
-    select ipledger_audit.address_number(set_masklen(network((settings ->> 'cidr')::inet)::inet, -1)) as first,
-           ipledger_audit.address_number(set_masklen(broadcast((settings ->> 'cidr')::inet), -1)) as last,
-           trunc(power(2::numeric, case family((settings ->> 'cidr')::inet) when 4 then 32 else 128 end - (settings ->> 'prefixLength')::int)) as block
-  ),
-  whole as (
-    select p.first, p.last, p.block, div(p.last - p.first + 1, p.block) as size from pool p
-  ),
-  excluded as (
-    select sum(upper(r.range) - lower(r.range)) as blocks
-      from (select unnest(range_agg(numrange(div(greatest(ipledger_audit.address_number(x.first), w.first) - w.first, w.block),
-                                            div(least(ipledger_audit.address_number(x.last), w.last) - w.first, w.block) + 1))) as range
-              from whole w cross join ipledger_audit.pool_exclusions(settings) x
-             where ipledger_audit.address_number(x.first) <= w.last and ipledger_audit.address_number(x.last) >= w.first) r
-  )
-  select w.size, w.size - coalesce(e.blocks, 0) from whole w cross join excluded e
+create function ipledger_audit.rested_by(network text, at timestamptz) returns timestamptz
+  language sql stable as $$
+  select least(rested_by.at, (select to_timestamp((h.details ->> 'before')::float8 / 1000) from ipledger_audit.holds h
+                               where h.network = rested_by.network and h.hold = 'CLOCK'))
 $$;
-comment on function ipledger_audit.pool_space(jsonb) is $$How many leases a pool's CIDR holds, and how many of them can be handed out. `settings` is that of view `pool`. Columns: size,
-allocatable; a v6 /48 holds 2^80 addresses.
+comment on function ipledger_audit.rested_by(text, timestamptz) is $$The time up to which coolings have ended at a time: that time, or during a CLOCK hold the time before the clock was set.
+Example: select rested_by('default', now());$$;
 
-Example:
-  select p.pool, s.size, s.allocatable from pool p, pool_space(p.settings) s where p.network = 'default';$$;
-
--- A CLOCK hold lets nothing that was cooling go free: it cools until the time `before` the clock was set.
+-- As `readyAt` and `restedBy` of core/image.ts say it; a test compares them.
 create function ipledger_audit.pool_touched(network text, cidr cidr, prefix_length int)
   returns table (address inet, state text)
   language sql stable rows 10000 as $$
-  select t.address, case when t.state <> 'FREE' then t.state when t.available_at > r.rested_by then 'COOLING' else 'FREE' end
-    from (select coalesce((select to_timestamp((h.details ->> 'before')::float8 / 1000) from ipledger_audit.holds h
-                            where h.network = pool_touched.network and h.hold = 'CLOCK'), now()) as rested_by) r
-   cross join ipledger_audit.touched t
+  with rested as materialized (select ipledger_audit.rested_by(pool_touched.network, now()) as by),
+  listed as materialized (
+    select distinct set_masklen(network(set_masklen(v.address, pool_touched.prefix_length))::inet, -1) as address
+      from ipledger_audit.sightings v
+     where v.network = pool_touched.network and v.address >= set_masklen(network(pool_touched.cidr)::inet, -1)
+       and v.address <= set_masklen(broadcast(pool_touched.cidr), -1) and v.rests_until > (select r.by from rested r)
+  )
+  select t.address, case when t.state <> 'FREE' then t.state
+                         when t.available_at > (select r.by from rested r) or x.address is not null then 'COOLING' else 'FREE' end
+    from ipledger_audit.touched t
+    left join listed x on x.address = t.address
    where t.network = pool_touched.network and t.address >= set_masklen(network(pool_touched.cidr)::inet, -1)
      and t.address <= set_masklen(broadcast(pool_touched.cidr), -1)
      and set_masklen(t.address, pool_touched.prefix_length) = network(set_masklen(t.address, pool_touched.prefix_length))::inet
 $$;
-comment on function ipledger_audit.pool_touched(text, cidr, int) is $$The addresses that were ever leased of which a lease of this pool can begin, as they are now. Columns: address (of a block the first one), state (FREE, COOLING,
-RESERVED, ACTIVE, QUARANTINED).
-
-Example:
-  select t.state, count(*) from pool p, pool_touched(p.network, p.cidr, (p.settings ->> 'prefixLength')::int) t group by t.state;$$;
-
-create view ipledger_audit.pool_usage as
-  select p.network_id as network, p.name as pool, p.cidr, family(p.cidr)::smallint as family, s.size, s.allocatable,
-         s.allocatable - c.cooling - c.reserved - c.active - c.quarantined as free, c.cooling, c.reserved, c.active, c.quarantined,
-         s.size - s.allocatable as excluded, ((c.reserved + c.active + c.quarantined) / nullif(s.allocatable, 0))::float8 as used_ratio,
-         (p.settings ->> 'draining')::boolean as draining
-    from ipledger.pool p
-   cross join lateral ipledger_audit.pool_space(p.settings::jsonb) s
-   cross join lateral (
-     select count(*) filter (where t.state = 'COOLING') as cooling, count(*) filter (where t.state = 'RESERVED') as reserved,
-            count(*) filter (where t.state = 'ACTIVE') as active, count(*) filter (where t.state = 'QUARANTINED') as quarantined
-       from ipledger_audit.pool_touched(p.network_id, p.cidr, p.prefix_length) t) c;
-comment on view ipledger_audit.pool_usage is $$How full each pool is now. Counts are leases, of the pool's size each; free + cooling + reserved + active + quarantined + excluded = size.
-Reads a row for each address that was ever leased; for charts use pool_usage_history.
-
-Columns: network; pool; cidr; family (4, 6); size; allocatable (size without excluded); free (cooled and not held); cooling; reserved;
-active; quarantined; excluded; used_ratio (of what is allocatable, what is held: reserved, active and quarantined; 0 to 1; null: nothing is
-allocatable); draining (hands nothing out).
-
-Example:
-  select pool, size, free, cooling, active, quarantined, round(100 * used_ratio) as percent from pool_usage where network = 'default';$$;
+comment on function ipledger_audit.pool_touched(text, cidr, int) is $$The addresses of a CIDR that were ever leased and at which a lease of this length can begin, as they are now. Columns: address (of a block
+the first one), state (FREE, COOLING, RESERVED, ACTIVE, QUARANTINED).
+Example: select t.state, count(*) from pool p, pool_touched(p.network, p.cidr, (p.settings ->> 'prefixLength')::int) t group by t.state;$$;
 
 create view ipledger_audit.pool_samples as
   select s.network_id as network, s.pool_id, s.at, s.size, s.size - s.excluded as allocatable, s.free, s.cooling, s.reserved, s.active,
          s.quarantined, s.excluded
     from ipledger.pool_sample s;
 comment on view ipledger_audit.pool_samples is $$How full each pool was, once a minute, for 90 days. By name and with the ratio: pool_usage_history.
-
 Columns: network; pool_id (number of the event that made it); at (the minute); size, allocatable, free, cooling, reserved, active,
 quarantined, excluded (leases).
+Example: select max(at) from pool_samples where network = 'default';$$;
 
-Example:
-  select max(at) from pool_samples where network = 'default';$$;
+create view ipledger_audit.pool_usage as
+  select p.network_id as network, p.name as pool, p.cidr, family(p.cidr)::smallint as family, s.size, s.allocatable, s.free, s.cooling,
+         s.reserved, s.active, s.quarantined, s.excluded, ((s.reserved + s.active + s.quarantined) / nullif(s.allocatable, 0))::float8 as used_ratio,
+         (p.settings ->> 'draining')::boolean as draining, s.at
+    from ipledger.pool p
+   cross join lateral (
+     select x.* from ipledger_audit.pool_samples x where x.network = p.network_id and x.pool_id = p.pool_id order by x.at desc limit 1) s;
+comment on view ipledger_audit.pool_usage is $$How full each pool is, counted by a job once a minute; a new pool appears within a minute. Counts are leases, of the pool's size each;
+free + cooling + reserved + active + quarantined + excluded = size. For this moment: `ipledger pool list`.
+Columns: network; pool; cidr; family (4, 6); size; allocatable (size without excluded); free (cooled and not held); cooling; reserved;
+active; quarantined; excluded; used_ratio (reserved, active and quarantined of allocatable: 0 to 1; null: nothing is allocatable); draining
+(hands nothing out); at (the minute).
+Example: select pool, size, free, cooling, active, quarantined, round(100 * used_ratio) as percent from pool_usage where network = 'default';$$;
 
 create function ipledger_audit.pool_usage_history(
     inout network text, inout pool text, "from" timestamptz, "to" timestamptz,
@@ -144,11 +93,8 @@ create function ipledger_audit.pool_usage_history(
    order by s.at
 $$;
 comment on function ipledger_audit.pool_usage_history(text, text, timestamptz, timestamptz) is $$How full a pool was between two times (both included), a row a minute, for 90 days; of deleted pools of that name too.
-
 Columns: those of view `pool_samples`; pool; cidr and family (4, 6) as they are now; used_ratio (as in pool_usage).
-
-Example:
-  select at, free, cooling, active from pool_usage_history('default', 'default', now() - interval '6 hours', now());$$;
+Example: select at, free, cooling, active from pool_usage_history('default', 'default', now() - interval '6 hours', now());$$;
 
 create view ipledger_audit.pool_forecast as
   select f.network, f.pool, f.free, f.cooling, f.leases_per_hour,
@@ -164,39 +110,33 @@ create view ipledger_audit.pool_forecast as
                 from ipledger.pool_sample s
                where s.network_id = p.network_id and s.pool_id = p.pool_id and s.at > now() - interval '1 hour') r
            where r.at is not null) f;
-comment on view ipledger_audit.pool_forecast is $$When each pool will have nothing free, if it goes on as in the last hour: the net rate by which held and cooling leases grew, least squares
-over the samples of a minute each.
-
+comment on view ipledger_audit.pool_forecast is $$When each pool will have nothing free, if it goes on as in the last hour: the net growth of held and cooling leases, least squares over
+the samples of a minute each.
 Columns: network; pool; free, cooling (by the last sample, leases); leases_per_hour (net; negative: it empties; null: fewer than five
 samples); exhausted_in (from the last sample on; null: it does not fill, or not within a century); at (the last sample).
-
-Example:
-  select pool, free, leases_per_hour, exhausted_in from pool_forecast where exhausted_in < interval '1 day';$$;
+Example: select pool, free, leases_per_hour, exhausted_in from pool_forecast where exhausted_in < interval '1 day';$$;
 
 create view ipledger_audit.pool_map as
-  select p.network_id as network, p.name as pool, m.part,
-         set_masklen(ipledger_audit.address_at(family(p.cidr), d.first + m.part * d.step), masklen(p.cidr) + d.bits) as first_address,
-         d.size, m.cooling, m.reserved, m.active, m.quarantined,
+  select p.network_id as network, p.name as pool, m.part, m.first_address, d.size, m.cooling, m.reserved, m.active, m.quarantined,
          ((m.cooling + m.reserved + m.active + m.quarantined) / d.size)::float8 as used_ratio
     from ipledger.pool p
    cross join lateral (
-     select b.bits, ipledger_audit.address_number(set_masklen(network(p.cidr)::inet, -1)) as first,
-            trunc(power(2::numeric, case family(p.cidr) when 4 then 32 else 128 end - masklen(p.cidr) - b.bits)) as step,
-            trunc(power(2::numeric, p.prefix_length - masklen(p.cidr) - b.bits)) as size
+     select masklen(p.cidr) + b.bits as length, trunc(power(2::numeric, p.prefix_length - masklen(p.cidr) - b.bits)) as size
        from (select least(8, p.prefix_length - masklen(p.cidr)) as bits) b) d
    cross join lateral (
-     select x.part, count(*) filter (where x.state = 'COOLING') as cooling, count(*) filter (where x.state = 'RESERVED') as reserved,
-            count(*) filter (where x.state = 'ACTIVE') as active, count(*) filter (where x.state = 'QUARANTINED') as quarantined
-       from (select g.part, null as state from generate_series(0, (1 << d.bits) - 1) as g (part)
-             union all
-             select div(ipledger_audit.address_number(t.address) - d.first, d.step)::int, t.state
-               from ipledger_audit.pool_touched(p.network_id, p.cidr, p.prefix_length) t) x
-      group by x.part) m;
-comment on view ipledger_audit.pool_map is $$Where in its CIDR a pool is used now: each pool cut into up to 256 equal parts, in order of address. Ask for one pool: it counts all
-of its leases.
-
-Columns: network; pool; part (0, 1, …); first_address (of the part, which is this CIDR); size (leases that fit in it, excluded ones too);
-cooling, reserved, active, quarantined (leases of it); used_ratio (those four, of size: 0 to 1).
-
-Example:
-  select part, first_address, used_ratio from pool_map where network = 'default' and pool = 'web' and used_ratio > 0 order by part;$$;
+     with recursive x (part, first_address) as (
+       select 0, set_masklen(p.cidr::inet, d.length)
+       union all
+       select x.part + 1, set_masklen(set_masklen(broadcast(x.first_address), -1) + 1, d.length)
+         from x where x.part + 1 < 1 << (d.length - masklen(p.cidr))
+     )
+     select x.part, x.first_address, count(*) filter (where t.state = 'COOLING') as cooling, count(*) filter (where t.state = 'RESERVED') as reserved,
+            count(*) filter (where t.state = 'ACTIVE') as active, count(*) filter (where t.state = 'QUARANTINED') as quarantined
+       from x
+       left join ipledger_audit.pool_touched(p.network_id, p.cidr, p.prefix_length) t
+         on network(set_masklen(t.address, d.length))::inet = x.first_address
+      group by x.part, x.first_address) m;
+comment on view ipledger_audit.pool_map is $$Where in its CIDR a pool is used now: up to 256 equal parts, in order of address. Ask for one pool: it counts all of its leases.
+Columns: network; pool; part (0, 1, …); first_address (the part's CIDR); size (leases that fit in it, excluded ones too); cooling,
+reserved, active, quarantined (leases of it); used_ratio (those four, of size: 0 to 1).
+Example: select part, first_address, used_ratio from pool_map where network = 'default' and pool = 'web' and used_ratio > 0 order by part;$$;

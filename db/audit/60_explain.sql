@@ -1,4 +1,4 @@
--- Why an address is as it is: the answer in one sentence, and the events that led there.
+-- Why an address is as it is: the answer in a sentence, and the events that led there.
 
 create function ipledger_audit.pool_at(network text, address inet, upto bigint) returns setof ipledger_audit.log
   language sql stable rows 1 as $$
@@ -10,11 +10,9 @@ create function ipledger_audit.pool_at(network text, address inet, upto bigint) 
    where (p.evidence ->> 'cidr')::inet >>= pool_at.address
    order by p.type = 'pool.deleted', p.seq desc limit 1
 $$;
-comment on function ipledger_audit.pool_at(text, inet, bigint) is $$The pool that an address belonged to after an event, or else the one that was deleted last of those it had belonged to: its last event up
-to then, of type pool.deleted if it is gone. Rows of view `log`.
-
-Example:
-  select type, evidence from pool_at('default', '10.8.64.2', 1000);$$;
+comment on function ipledger_audit.pool_at(text, inet, bigint) is $$The last event, up to a number, of the pool that contained an address then, or else of the one that was deleted last (its type is
+pool.deleted). Rows of view `log`.
+Example: select type, evidence from pool_at('default', '10.8.64.2', 1000);$$;
 
 create function ipledger_audit.describe_lease(event ipledger_audit.log, at timestamptz) returns text
   language sql stable as $$
@@ -43,13 +41,10 @@ create function ipledger_audit.describe_lease(event ipledger_audit.log, at times
                  coalesce(' on node ' || nullif(event.node, ''), '') as place) s
     left join ipledger_audit.log b on b.network_id = event.network_id and b.seq = event.fencing_token
 $$;
-comment on function ipledger_audit.describe_lease(ipledger_audit.log, timestamptz) is $$What the last event of a lease makes of its address at a time, as the rest of a sentence that begins with the address.
+comment on function ipledger_audit.describe_lease(ipledger_audit.log, timestamptz) is $$The state of an address at a time by the last event of its lease, as the rest of a sentence that begins with the address.
+Example: select describe_lease(l, now()) from last_events('default', '10.8.64.2', 1000) l;$$;
 
-Example:
-  select describe_lease(l, now()) from last_events('default', '10.8.64.2', 1000) l;$$;
-
--- The answer first, then the lease that the address has or had last and the one before it: how it came to be free, and to
--- be given away. Where no lease explains it, the pool does.
+-- The answer, then the present or last lease and the one before it. If no lease explains it, the pool does.
 create function ipledger_audit.explain_address(
     network text, address inet, out step integer, inout at timestamptz default now(), out seq bigint, out what text, out evidence jsonb,
     upto bigint default null)
@@ -57,6 +52,7 @@ create function ipledger_audit.explain_address(
   with asked as materialized (
     select set_masklen(p.address, -1) as address, p.address as given, masklen(p.address) < case family(p.address) when 4 then 32 else 128 end as is_range,
            coalesce(explain_address.upto, ipledger_audit.position_at(explain_address.network, explain_address.at)) as upto, n.head,
+           ipledger_audit.rested_by(explain_address.network, explain_address.at) as rested_by,
            (select l.at from ipledger_audit.log l where l.network_id = n.network order by l.seq limit 1) as begun_at
       from (select ipledger_audit.plain_address(explain_address.address) as address) p
       left join ipledger_audit.network n on n.network = explain_address.network
@@ -72,7 +68,7 @@ create function ipledger_audit.explain_address(
   pool as materialized (
     select p.* from asked a cross join lateral ipledger_audit.pool_at(explain_address.network, a.address, a.upto) p
   ),
-  -- What it is handed out with.
+  -- The block that it is handed out with.
   block as materialized (
     select set_masklen(network(w.block)::inet, -1) as first, set_masklen(broadcast(w.block), -1) as last
       from (select set_masklen(a.address, coalesce((select x.prefix_length::int from last x where x.state <> 'FREE'),
@@ -91,16 +87,16 @@ create function ipledger_audit.explain_address(
              where v.appeared_seq <= a.upto and (v.vanished_seq > a.upto) is not false
              order by v.appeared_seq desc limit 20) s
   ),
-  -- Only of now: who was listed there last, and is listed no more.
+  -- Of now only: vanished entries that keep it resting.
   rests as materialized (
     select max(v.rests_until) as until,
            string_agg(concat(' Source ', v.source, ' listed ', ipledger_audit.describe_owner(v.owner_kind, v.owner_name, v.owner_uid, v.owner_incarnation, v.owner_interface),
                              ' there until ', ipledger_audit.moment(v.vanished_at), ': nobody else gets it before ', ipledger_audit.moment(v.rests_until), '.'), '' order by v.rests_until) as words
       from asked a cross join block b
       join ipledger_audit.sightings v on v.network = explain_address.network and v.address >= b.first and v.address <= b.last
-     where a.upto = a.head and v.vanished_seq is not null and v.rests_until > explain_address.at
+     where a.upto = a.head and v.vanished_seq is not null and v.rests_until > a.rested_by
   ),
-  -- Only of now: what is asked of sources about it.
+  -- Of now only: questions to sources about it.
   waits as materialized (
     select string_agg(s.what, ' ' order by s.question_at) as words, jsonb_agg(to_jsonb(s)) as list
       from asked a join ipledger_audit.suspects s on s.network = explain_address.network and s.address >>= a.address where a.upto = a.head
@@ -113,12 +109,12 @@ create function ipledger_audit.explain_address(
                when k.upto = 0 then concat('nothing was known of ', host(k.address), ': network ', explain_address.network, ' was begun ', ipledger_audit.moment(k.begun_at))
                else concat(host(k.address), case when p.type <> 'pool.deleted' then ' of pool ' || (p.evidence ->> 'name') end, ' ',
                  case
-                   when x.state <> 'FREE' then ipledger_audit.describe_lease(x, explain_address.at)
+                   when x.state <> 'FREE' then ipledger_audit.describe_lease(x, k.rested_by)
                    when p.seq is null then concat('is in no pool of network ', explain_address.network)
                    when p.type = 'pool.deleted' then concat('is in no pool: pool ', p.evidence ->> 'name', ' (', p.evidence ->> 'cidr', '), which it was in, was deleted ',
-                     ipledger_audit.moment(p.at), ' by ', p.actor, case when x.seq is null then '' else '; before that it ' || ipledger_audit.describe_lease(x, explain_address.at) end)
+                     ipledger_audit.moment(p.at), ' by ', p.actor, case when x.seq is null then '' else '; before that it ' || ipledger_audit.describe_lease(x, k.rested_by) end)
                    when w.excluded is not null then concat('is never handed out: it is ', w.excluded)
-                   when x.seq is not null then ipledger_audit.describe_lease(x, explain_address.at)
+                   when x.seq is not null then ipledger_audit.describe_lease(x, k.rested_by)
                    else 'is free, and nobody has ever held it' end,
                  case when (x.state <> 'FREE') is not true and p.type <> 'pool.deleted' and p.evidence ->> 'draining' = 'true' then '; the pool is draining and hands nothing out' end) end, '.',
              case when s.sightings > 0 then concat(' ', s.words, case when s.sightings > 5 then concat('; and ', s.sightings - 5, ' more') end, '.',
@@ -129,7 +125,7 @@ create function ipledger_audit.explain_address(
              case when x.state <> 'FREE' then x.state
                   when p.seq is null or p.type = 'pool.deleted' then 'OUTSIDE'
                   when w.excluded is not null then 'EXCLUDED'
-                  when greatest(x.available_at, r.until) > explain_address.at then 'COOLING'
+                  when greatest(x.available_at, r.until) > k.rested_by then 'COOLING'
                   else 'FREE' end)) as evidence
       from asked k cross join seen s cross join waits q cross join rests r
       left join last x on true
@@ -151,16 +147,12 @@ create function ipledger_audit.explain_address(
    where not (select a.is_range from asked a)
    order by 1
 $$;
-comment on function ipledger_audit.explain_address(text, inet, timestamptz, bigint) is $$Why an address is free, cooling, held, in quarantine, or was taken back, now or at a time. Step 0 is the answer in one sentence, with what
-sources list there, or elsewhere in the block that it is handed out with (of the past only what they list still), and, of now, what they
-were asked; the steps after it are the events that led there, oldest first: the lease it has or had last, the lease before it (at most 100
-events of each), and its pool where that was changed since, or deleted. Several events may have one time: `upto` is the number of the last
-that counts, if it is not to be the last of that time. An IPv4 address that is written as IPv6 (::ffff:10.8.64.2) means the IPv4 one; of no
-address (null) there is no row.
-
+comment on function ipledger_audit.explain_address(text, inet, timestamptz, bigint) is $$Why an address is free, cooling, held, in quarantine, or was taken back, now or at a time. Step 0 is the answer in a sentence, with the
+entries of sources there and in its block (of the past only those that are still listed) and, of now, the questions to sources. The next
+steps are the events that led there, oldest first: of the present or last lease, of the one before it (at most 100 each), and of its pool
+if that was changed since, or deleted. `upto` is the last event that counts, of several that have this time. ::ffff:10.8.64.2 is
+10.8.64.2; null has no row.
 Columns: step; at (of step 0 the time asked about, then of the event); seq (number of the event); what (a sentence); evidence (of step 0:
 position in the log, state (FREE, COOLING, RESERVED, ACTIVE, QUARANTINED, EXCLUDED, or OUTSIDE every pool), sightings, lookUps; of an
-event what it rested on).
-
-Example:
-  select step, at, what from explain_address('default', '10.8.64.2');$$;
+event its evidence).
+Example: select step, at, what from explain_address('default', '10.8.64.2');$$;

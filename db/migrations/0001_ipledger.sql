@@ -51,7 +51,7 @@ create table ipledger.event (
   digest bytea not null,
   constraint number_is_given_once primary key (network_id, seq),
   -- The history of an address is a chain that cannot fork: two events with one predecessor are refused here, so an address
-  -- never has two owners, whatever a process believes.
+  -- never has two owners.
   constraint history_of_an_address_never_forks unique (network_id, address, previous),
   constraint chain_goes_by_address check ((address is null) = (previous is null)),
   constraint chain_goes_forward check (previous >= 0 and previous < seq),
@@ -110,7 +110,7 @@ create table ipledger.pool (
   name text collate "C" not null,
   cidr cidr not null,
   prefix_length smallint not null,
-  -- What pool.created or pool.updated says: the settings in canonical form.
+  -- The settings of pool.created or pool.updated, in canonical form.
   settings json not null,
   version bigint not null,
   created_at timestamptz not null,
@@ -151,7 +151,7 @@ create table ipledger.source_report (
   warm boolean not null,
   -- Of the last report taken in order.
   sequence bigint not null,
-  -- Of the last complete report, as its source sent it; it may be said to be unchanged.
+  -- Of the last complete report, as its source sent it; ReportUnchanged refers to it.
   digest text not null,
   entries integer not null,
   -- The last counted reports, newest last: [sequence, head, begun at in milliseconds].
@@ -179,14 +179,14 @@ create table ipledger.sighting (
   network_id text collate "C" not null,
   address inet not null,
   source_id text collate "C" not null,
-  -- Empty: whose it is is not known.
+  -- Empty: the owner is not known.
   owner_kind text collate "C" not null,
   owner_name text collate "C" not null,
   owner_uid text collate "C" not null,
   owner_incarnation text collate "C" not null,
   owner_interface text collate "C" not null,
   node text collate "C" not null,
-  -- The source's word; `terminal` means that it has ended.
+  -- As the source writes it; `terminal` means that it has ended.
   state text collate "C" not null,
   -- Number of the source.reported that began and, of one kept for a held lease, ended it; and when it turned terminal.
   appeared_seq bigint not null,
@@ -195,7 +195,7 @@ create table ipledger.sighting (
   vanished_seq bigint,
   terminal_seq bigint,
   terminal_at timestamptz,
-  -- Of one that is live no more where nobody holds the address: nobody else gets it before.
+  -- Of one that is live no more, at an address without a lease: before that only this owner gets it.
   rests_until timestamptz,
   constraint source_lists_an_owner_once primary key
     (network_id, address, source_id, owner_kind, owner_uid, owner_incarnation, owner_interface)
@@ -249,7 +249,7 @@ create table ipledger.pool_sample (
 
 create index pool_sample_by_time on ipledger.pool_sample using brin (at);
 
--- What waits for a person, as a job judged it last (src/core/attention.ts).
+-- Matters that wait for a person, as a job judged them last (src/core/attention.ts).
 create table ipledger.attention (
   network_id text collate "C" not null,
   code text collate "C" not null,
@@ -274,7 +274,7 @@ create table ipledger.verification (
   network_id text collate "C" not null,
   verified_seq bigint not null,
   digest bytea,
-  -- What of the tables is compared next, once the log was read up to its head; null: it is still read.
+  -- The tables that are compared next, when the log is verified up to its head; null: it is not yet.
   part text,
   started_at timestamptz not null,
   finished_at timestamptz,

@@ -84,10 +84,10 @@ export const address = dashboard({
       panels: [
         table({
           title: 'Why, at the end of the time range',
-          tells: {
+          help: {
             shows:
-              'Why the address is free, cooling, held or quarantined: the first line is the answer, the others are the events that led there, with what sources said.',
-            normal: 'held by whom you expect, or free.',
+              'Why the address is free, cooling, held or quarantined: the first line is the answer, the others are the events that led there, with the answers of sources.',
+            normal: 'held by the owner that you expect, or free.',
             act: 'Set the end of the time range to the moment you ask about; the answer is as of then.',
           },
           width: 24,
@@ -113,7 +113,7 @@ export const address = dashboard({
       panels: [
         timeline({
           title: 'Holders and states',
-          tells: {
+          help: {
             shows: 'For each address a band of its holders and one of its states; a gap is free or cooling.',
             normal:
               'one holder after the other with a gap between them: the cooldown. The same holder may come back sooner.',
@@ -147,9 +147,9 @@ export const address = dashboard({
         }),
         table({
           title: 'Held at the end of the time range',
-          tells: {
+          help: {
             shows:
-              'The lease at the address then: who gave it, to whom, until when it went on, and how it ended.',
+              'The lease at the address then: who gave it, its owner, how long it lasted, and how it ended.',
             normal: 'one line an address, or none.',
             act: 'Follow the owner for its other addresses, the lease for its events.',
           },
@@ -183,10 +183,10 @@ export const address = dashboard({
         }),
         table({
           title: 'Events',
-          tells: {
+          help: {
             shows:
               'Everything the ledger decided about the address within the time range, with what each decision rested on.',
-            normal: 'reserved, confirmed, released, in turn.',
+            normal: 'reserved, confirmed, released, and again.',
             act: 'Open the evidence of a reap or a quarantine. The trace id is that of the call that made the event.',
           },
           width: 24,
@@ -205,11 +205,11 @@ export const address = dashboard({
       panels: [
         table({
           title: 'Reaps of this address, with their proof',
-          tells: {
+          help: {
             shows:
               'For each reap and source: which counted reports missed the workload, at which heads, when it was last listed, and what the look-up answered.',
             normal: 'three misses, all begun after the last change, and a look-up that says gone.',
-            act: 'If a reap was wrong, the source said so: look at the source, not at ipledger. `ipledger audit rejudge` judges it again.',
+            act: 'If a reap was wrong, the source was wrong: look at the source, not at ipledger. `ipledger audit rejudge` judges it again.',
           },
           width: 24,
           height: 7,
@@ -243,7 +243,7 @@ export const address = dashboard({
         }),
         table({
           title: 'Who was seen here, by whom',
-          tells: {
+          help: {
             shows:
               'Who is listed at the address now, by which source, and who was listed there for a lease that is still held. Not of the time range: the past is in the log.',
             normal: 'one live line: the holder.',
@@ -282,7 +282,7 @@ export const address = dashboard({
       panels: [
         timeline({
           title: 'What the owner held',
-          tells: {
+          help: {
             shows:
               'For each address of the owner a band of its state; the owner is that of the variable, or who held the address last.',
             normal: 'one address at a time.',
@@ -312,7 +312,7 @@ export const address = dashboard({
         }),
         table({
           title: 'Events of the owner',
-          tells: {
+          help: {
             shows: 'Everything the ledger decided about the owner, at any address.',
             normal: 'one life after the other.',
             act: 'A reap followed by an adoption of the same owner: it lived. That is an incident.',
@@ -334,7 +334,7 @@ export const address = dashboard({
       panels: [
         table({
           title: 'Events of the lease',
-          tells: {
+          help: {
             shows: 'The life of one lease, from the event that gave it to the one that ended it.',
             normal: 'reserved, confirmed, released.',
             act: 'Its number is its fencing token: what a client quotes, and what a log of a node names.',

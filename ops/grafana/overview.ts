@@ -18,7 +18,7 @@ export const overview = dashboard({
       panels: [
         stat({
           title: 'Conflicts',
-          tells: {
+          help: {
             shows: 'Addresses at which a source lists another workload than the one that holds them.',
             normal: 'none. Each is two workloads on one address, now.',
             act: 'Open the table of conflicts below, and from there the address.',
@@ -34,7 +34,7 @@ export const overview = dashboard({
         }),
         stat({
           title: 'Holds',
-          tells: {
+          help: {
             shows:
               'Holds in force: a network in which nothing is taken back until the hold ends or an operator resumes it.',
             normal: 'none.',
@@ -52,7 +52,7 @@ export const overview = dashboard({
         }),
         stat({
           title: 'Quarantined',
-          tells: {
+          help: {
             shows: 'Leases that ipledger holds itself because the log and what sources list disagree.',
             normal: 'a few that come and go. Each costs an address and no more.',
             act: 'If it grows, look at the reasons below: one reason that grows points at one cause.',
@@ -74,7 +74,7 @@ export const overview = dashboard({
         }),
         stat({
           title: 'Silent sources',
-          tells: {
+          help: {
             shows: 'Enabled sources that have not reported for two of their intervals.',
             normal: 'none. A silent source frees nothing; its leases are kept until it speaks again.',
             act: 'Look at the node or the agent. Do not retire the source to get rid of the alarm: it is what keeps live addresses.',
@@ -91,7 +91,7 @@ export const overview = dashboard({
         }),
         stat({
           title: 'Fullest pool',
-          tells: {
+          help: {
             shows: 'The share of the fullest pool that is held, of what it may hand out.',
             normal: 'below 80 %.',
             act: 'Open the pool. A crash loop or a growing quarantine fills it as well as real use does.',
@@ -107,7 +107,7 @@ export const overview = dashboard({
         }),
         stat({
           title: 'First pool to run out',
-          tells: {
+          help: {
             shows: 'Time until the first pool has no free address, if the last hour goes on.',
             normal: 'none is running out, or days.',
             act: 'Below a day: make the pool larger, or find who takes so much. Below an hour: both, now.',
@@ -124,7 +124,7 @@ export const overview = dashboard({
         }),
         stat({
           title: 'Reaps in the time range',
-          tells: {
+          help: {
             shows:
               'Leases that ipledger took back by itself, on proof or because a promise to confirm was broken.',
             normal: 'follows how often workloads die without releasing.',
@@ -141,7 +141,7 @@ export const overview = dashboard({
         }),
         stat({
           title: 'Networks not ready',
-          tells: {
+          help: {
             shows: 'Networks that recover after a new era.',
             normal: 'none. Such a network hands out nothing until its sources have reported.',
             act: 'Sources and reconciliation says which source has not reported in this era.',
@@ -163,7 +163,7 @@ export const overview = dashboard({
       panels: [
         series({
           title: 'Used share of each pool',
-          tells: {
+          help: {
             shows: 'Held leases as a share of what a pool may hand out, from samples of a minute.',
             normal: 'flat, or following the day.',
             act: 'A line that climbs without coming back leaks: open the pool and look at its owners.',
@@ -185,8 +185,9 @@ export const overview = dashboard({
         }),
         table({
           title: 'Pools, the fullest first',
-          tells: {
-            shows: 'Every pool now; free + cooling + reserved + active + quarantined + excluded is its size.',
+          help: {
+            shows:
+              'Every pool, counted once a minute; free + cooling + reserved + active + quarantined + excluded is its size.',
             normal: 'runs out: empty, or more than a day.',
             act: 'Follow the name of the pool.',
           },
@@ -230,7 +231,7 @@ export const overview = dashboard({
       panels: [
         series({
           title: 'Events a second',
-          tells: {
+          help: {
             shows: 'Rate of events by type, of all processes.',
             normal: 'reserved and released go together.',
             act: 'Reserved without released fills a pool; quarantined and adopted mean that the log and the world disagreed.',
@@ -244,9 +245,9 @@ export const overview = dashboard({
         }),
         series({
           title: 'Reaps by cause',
-          tells: {
+          help: {
             shows: 'Leases taken back, by what they were taken back for.',
-            normal: 'few; PROVEN_ABSENT follows workloads that died without a word.',
+            normal: 'few; PROVEN_ABSENT follows workloads that died without a release.',
             act: 'Follow a mark or the table below to one address, and read its proof.',
           },
           width: 12,
@@ -265,7 +266,7 @@ export const overview = dashboard({
         }),
         series({
           title: 'Quarantined leases by reason',
-          tells: {
+          help: {
             shows: 'How many leases are in quarantine, by reason.',
             normal: 'each ends by itself, but for OPERATOR.',
             act: 'SUPERSEDED and REMOVAL_UNCONFIRMED that stay: nodes do not confirm removals. FOREIGN: somebody else hands out addresses here.',
@@ -283,7 +284,7 @@ export const overview = dashboard({
         }),
         bars({
           title: 'Quarantined now by reason',
-          tells: {
+          help: {
             shows: 'The same now, read from the database.',
             normal: 'empty, or a few.',
             act: 'The table of quarantines says what ends each.',
@@ -307,7 +308,7 @@ export const overview = dashboard({
         }),
         series({
           title: 'Source lag, in intervals of the source',
-          tells: {
+          help: {
             shows: 'How long ago each source last reported, in its own intervals.',
             normal: 'below 2.',
             act: 'Above 2 a source is silent and blocks every proof that needs it. Look at its node or agent.',
@@ -338,7 +339,7 @@ export const overview = dashboard({
       panels: [
         table({
           title: 'Conflicts, the latest first',
-          tells: {
+          help: {
             shows: 'Addresses held in conflict, and which source found another there than the holder.',
             normal: 'empty.',
             act: 'Follow the address. Stop the workload that should not be there. The address stays quarantined until everybody there is proven gone, or an operator reaps it.',
@@ -366,9 +367,9 @@ export const overview = dashboard({
         }),
         table({
           title: 'Reaps, the latest first',
-          tells: {
+          help: {
             shows: 'Every reap with its proof, a line for each source that testified.',
-            normal: 'each with a source, misses and a look-up that said gone.',
+            normal: 'each with a source, misses and a look-up that answered gone.',
             act: 'Follow the address, then its owner. If the workload lived, quote the lease in a report: the proof stays in the log.',
           },
           width: 24,
@@ -398,7 +399,7 @@ export const overview = dashboard({
         }),
         table({
           title: 'Quarantines, the oldest first',
-          tells: {
+          help: {
             shows: 'What is held in quarantine, and what ends it.',
             normal: 'minutes old.',
             act: 'Hours old: look at the suspects and what needs attention. Do not reap by hand what a source may still see.',
@@ -436,7 +437,7 @@ export const overview = dashboard({
         }),
         table({
           title: 'Crash loops',
-          tells: {
+          help: {
             shows: 'Owners with five lives or more within the last 15 minutes: each life takes an address.',
             normal: 'empty.',
             act: 'Stop or mend the workload before its pool is empty; the owner limit only slows it.',
@@ -476,7 +477,7 @@ export const overview = dashboard({
       panels: [
         table({
           title: 'How far each log is verified',
-          tells: {
+          help: {
             shows:
               'Each network: its era, the number of its last event, and up to which number the chain of digests and the tables were verified.',
             normal: 'verified within the last hour, no findings.',

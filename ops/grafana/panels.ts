@@ -62,7 +62,7 @@ export type Steps = { readonly base: Colour; readonly from: readonly (readonly [
 
 type Common = {
   readonly title: string
-  readonly tells: { readonly shows: string; readonly normal: string; readonly act: string }
+  readonly help: { readonly shows: string; readonly normal: string; readonly act: string }
   /** Of the grid's 24 columns, and rows. */
   readonly width: number
   readonly height: number
@@ -290,7 +290,7 @@ export function timeline(input: TimelineInput): Builder<Panel> {
 type AnyPanelBuilder = StatBuilder | SeriesBuilder | BarGaugeBuilder | TableBuilder | TimelineBuilder
 
 function finished(builder: AnyPanelBuilder, input: Common, link?: LinkTo): Builder<Panel> {
-  const { shows, normal, act } = input.tells
+  const { shows, normal, act } = input.help
   builder
     .title(input.title)
     .description(`${shows}\n\n**Normal:** ${normal}\n\n**What to do:** ${act}`)

@@ -1,4 +1,4 @@
-/** One pool: how full, of what, by whom, and where in its address space. */
+/** One pool: how full it is, its owners, and where in its address space. */
 import { TO_ADDRESS, TO_LEASE, TO_OWNER } from './links.ts'
 import { type Column, DENSITY, FULLNESS, STATE_COLOURS, series, stat, TIME_LEFT, table } from './panels.ts'
 import { FROM, NETWORK, POOL, sql, sqlSeries, TO } from './queries.ts'
@@ -31,7 +31,7 @@ export const pool = dashboard({
       panels: [
         stat({
           title: 'Leases',
-          tells: {
+          help: {
             shows: 'What the pool is made of: the six add up to its size, always.',
             normal: 'most are free or active.',
             act: 'Many reserved: callers do not confirm. Many cooling: churn. Many quarantined: see the table at the end.',
@@ -48,7 +48,7 @@ export const pool = dashboard({
         }),
         stat({
           title: 'Used',
-          tells: {
+          help: {
             shows: 'Held leases, as a share of what the pool may hand out.',
             normal: 'below 80 %.',
             act: 'Above: look at the forecast beside it, and at the owners below.',
@@ -64,7 +64,7 @@ export const pool = dashboard({
         }),
         stat({
           title: 'Runs out in',
-          tells: {
+          help: {
             shows: 'Time until no address is free, if the last hour goes on: free addresses by the net rate.',
             normal: 'it does not, or days.',
             act: 'Below a day: make it larger or find who takes so much.',
@@ -81,7 +81,7 @@ export const pool = dashboard({
         }),
         stat({
           title: 'Net leases an hour',
-          tells: {
+          help: {
             shows:
               'By how many held and cooling leases grew within the last hour of samples, by least squares.',
             normal: 'around nothing.',
@@ -103,7 +103,7 @@ export const pool = dashboard({
       panels: [
         series({
           title: 'Leases by state',
-          tells: {
+          help: {
             shows:
               'Held and cooling leases, stacked, and the line that they must not reach: what may be handed out at all (left out of pools of more than 2^24).',
             normal: 'well below the line.',
@@ -130,7 +130,7 @@ export const pool = dashboard({
         }),
         series({
           title: 'Churn',
-          tells: {
+          help: {
             shows: 'Leases of the pool that began and ended, in each part of the time range.',
             normal: 'reserved is about released and reaped together.',
             act: 'Adopted or quarantined: the log and the world disagreed there. Follow a mark to the address.',
@@ -169,7 +169,7 @@ export const pool = dashboard({
       panels: [
         table({
           title: 'Map of the address space',
-          tells: {
+          help: {
             shows:
               'The pool in order, 16 parts a row: of each, the share that is held or cooling. The first column is the first address of the row; "a part" says how many leases fit in one.',
             normal: 'filled from the beginning, longest-free first after that.',
@@ -202,7 +202,7 @@ export const pool = dashboard({
       panels: [
         table({
           title: 'Who holds most, at the end of the time range',
-          tells: {
+          help: {
             shows:
               'Owners by the leases of this pool that they held at the end of the time range, quarantined ones counted.',
             normal: 'one a workload, more for several interfaces.',
@@ -248,7 +248,7 @@ export const pool = dashboard({
         }),
         table({
           title: 'Who takes and gives back most, in the whole network',
-          tells: {
+          help: {
             shows:
               'Owners and nodes by what they reserved and gave back within the last hour of the time range.',
             normal: 'many small ones.',
@@ -275,7 +275,7 @@ export const pool = dashboard({
         }),
         table({
           title: 'Quarantined in this pool',
-          tells: {
+          help: {
             shows: 'What is held in quarantine, why, and what ends it.',
             normal: 'empty, or minutes old.',
             act: 'Follow the address for the whole story.',

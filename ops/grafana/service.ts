@@ -38,7 +38,7 @@ export const service = dashboard({
       panels: [
         series({
           title: 'Calls a second by method',
-          tells: {
+          help: {
             shows: 'Answered calls, whatever the answer.',
             normal: 'follows the workloads that start and stop.',
             act: 'A jump of one method: find its caller by the token in the log.',
@@ -55,7 +55,7 @@ export const service = dashboard({
         }),
         series({
           title: 'Calls that were not answered with OK, as a share',
-          tells: {
+          help: {
             shows:
               'By status of gRPC: refusals, and failures of the service (UNAVAILABLE, INTERNAL, DEADLINE_EXCEEDED).',
             normal: 'below 1 %.',
@@ -83,7 +83,7 @@ export const service = dashboard({
         }),
         series({
           title: 'Latency of calls, p99 by method',
-          tells: {
+          help: {
             shows: 'The time that one call in a hundred exceeds.',
             normal: 'Reserve within some milliseconds.',
             act: 'Compare with the waits below: queue, batch or database.',
@@ -102,7 +102,7 @@ export const service = dashboard({
         }),
         series({
           title: 'Latency of all calls',
-          tells: {
+          help: {
             shows: 'The median call, and the slowest in a hundred.',
             normal: 'p99 a few times the median.',
             act: 'Both up: the database. Only p99: a job, a lock or a pause.',
@@ -122,7 +122,7 @@ export const service = dashboard({
       panels: [
         series({
           title: 'Commands that wait',
-          tells: {
+          help: {
             shows: 'Commands in the queue of each network.',
             normal: 'as many as one batch takes.',
             act: 'Growing: the database is slow, or one network gets more than one loop writes. Beyond the limit calls are refused with OVERLOADED.',
@@ -139,7 +139,7 @@ export const service = dashboard({
         }),
         series({
           title: 'Commands in a batch',
-          tells: {
+          help: {
             shows: 'How many commands share one commit: on average, and in large batches.',
             normal: '1 when little happens, tens under load.',
             act: 'Large and slow: callers send more at once than the database commits.',
@@ -154,7 +154,7 @@ export const service = dashboard({
         }),
         series({
           title: 'Batches a second by outcome',
-          tells: {
+          help: {
             shows:
               'Batches: committed, not begun, not loaded, rolled back, vetoed by a constraint, or of unknown outcome.',
             normal: 'all of them committed.',
@@ -169,7 +169,7 @@ export const service = dashboard({
         }),
         series({
           title: 'Time of a batch, p99',
-          tells: {
+          help: {
             shows: 'From asking for the lock to the commit.',
             normal: 'a few milliseconds: two round trips and a flush of the disk.',
             act: 'Beside it is which part takes the time.',
@@ -191,7 +191,7 @@ export const service = dashboard({
         }),
         series({
           title: 'Parts of a batch, p99',
-          tells: {
+          help: {
             shows: 'lock: get the network and catch up. decide: in memory. write: write and commit.',
             normal: 'decide far below the others.',
             act: 'write is slow: the disk, or a standby. lock is slow: another process works on the network, or the database is loaded. decide is slow: the machine.',
@@ -203,7 +203,7 @@ export const service = dashboard({
         }),
         series({
           title: 'Reads of the API, p99',
-          tells: {
+          help: {
             shows: 'How long a read takes: get, list, history.',
             normal: 'milliseconds.',
             act: 'Slow with fast batches: somebody reads a lot, or an old transaction keeps dead rows.',
@@ -225,7 +225,7 @@ export const service = dashboard({
         }),
         series({
           title: 'Addresses in memory',
-          tells: {
+          help: {
             shows: 'Touched addresses of each network in the image of each process: 0.5 to 0.8 KB each.',
             normal: 'the same in every process that serves the network.',
             act: 'Near the limit (IPLEDGER_IMAGE_ADDRESSES, a million): Reserve takes only touched addresses there. Split the network, or raise the limit.',
@@ -239,7 +239,7 @@ export const service = dashboard({
         }),
         series({
           title: 'Loads of images, p99',
-          tells: {
+          help: {
             shows: 'How long it takes to read the image of a network into memory. Its calls wait meanwhile.',
             normal: 'at the start, and a second for 100,000 leases.',
             act: 'Loads in the middle of the work: a process fell far behind, a constraint refused a batch, or a new era began.',
@@ -251,7 +251,7 @@ export const service = dashboard({
         }),
         stat({
           title: 'Vetoes',
-          tells: {
+          help: {
             shows:
               'How often a constraint of the database refused what the rules allowed, within the time range.',
             normal: 'none, ever: it means a defect, or a second writer.',
@@ -266,7 +266,7 @@ export const service = dashboard({
         }),
         stat({
           title: 'Clock jumps',
-          tells: {
+          help: {
             shows: "How often the database's clock was set forward or back within the time range.",
             normal: 'none.',
             act: 'Mend the clock of the database server. After a step forward networks are held (CLOCK) until the hold ends.',
@@ -280,7 +280,7 @@ export const service = dashboard({
         }),
         stat({
           title: 'New eras',
-          tells: {
+          help: {
             shows:
               'How often an era began within the time range: the database was restored, set back or failed over.',
             normal: 'none.',
@@ -295,7 +295,7 @@ export const service = dashboard({
         }),
         stat({
           title: 'Database answers',
-          tells: {
+          help: {
             shows: 'Whether every process could read its gauges from the database within the last minute.',
             normal: 'yes.',
             act: 'No: calls fail with DATABASE_UNAVAILABLE. `/readyz` of the process says since when, and why.',
@@ -313,7 +313,7 @@ export const service = dashboard({
       panels: [
         series({
           title: 'Time since a job last succeeded',
-          tells: {
+          help: {
             shows: 'For each job, of the process that ran it last.',
             normal: 'below two of its intervals: a minute or two, twenty for prune.',
             act: 'A job that stays behind fails or hangs: the log names it.',
@@ -334,7 +334,7 @@ export const service = dashboard({
         }),
         series({
           title: 'Time of a job, p99',
-          tells: {
+          help: {
             shows: 'How long runs take, by job. Those that wait for answers stay for most of their minute.',
             normal: 'seconds, or close to a minute for those that stay.',
             act: 'Beyond a minute a job is behind: see what it works on.',
@@ -346,7 +346,7 @@ export const service = dashboard({
         }),
         stat({
           title: 'Jobs waiting',
-          tells: {
+          help: {
             shows: 'Jobs in the queue that could run.',
             normal: 'none, or a few at the full minute.',
             act: 'Growing: no worker runs, or all of them hang.',
@@ -365,7 +365,7 @@ export const service = dashboard({
         }),
         stat({
           title: 'Jobs failing',
-          tells: {
+          help: {
             shows: 'Jobs whose last run failed.',
             normal: 'none.',
             act: 'The log has the error; what they would have done is done by the next run that succeeds.',
@@ -378,7 +378,7 @@ export const service = dashboard({
         }),
         stat({
           title: 'Needs attention',
-          tells: {
+          help: {
             shows: 'What waits for a person, or for an answer that does not come.',
             normal: 'none.',
             act: '`ipledger attention` names each, and Sources and reconciliation has the table.',
@@ -392,7 +392,7 @@ export const service = dashboard({
         }),
         stat({
           title: 'Findings of verify',
-          tells: {
+          help: {
             shows: 'Where logs and tables differ, or a log is not whole.',
             normal: 'none, ever.',
             act: 'Follow the runbook of IpledgerVerifyFailed.',
@@ -409,7 +409,7 @@ export const service = dashboard({
         }),
         stat({
           title: 'Last verify',
-          tells: {
+          help: {
             shows:
               'How long ago the log and the tables were last verified to the end, in the network where that is longest.',
             normal: 'minutes; an hour or so for tens of millions of events.',
@@ -435,7 +435,7 @@ export const service = dashboard({
       panels: [
         series({
           title: 'Delay of the event loop, p99',
-          tells: {
+          help: {
             shows: 'How long a process of Node.js does not come round to its calls.',
             normal: 'below 20 ms.',
             act: 'Above 100 ms: too much on one process. Run another.',
@@ -454,7 +454,7 @@ export const service = dashboard({
         }),
         series({
           title: 'Memory',
-          tells: {
+          help: {
             shows: 'Resident memory of each process.',
             normal: 'flat: 200 MB, and 0.5 to 0.8 KB for each touched address of its networks.',
             act: 'Growing for hours: restart one, keep the graph and report it.',
@@ -466,7 +466,7 @@ export const service = dashboard({
         }),
         series({
           title: 'CPU',
-          tells: {
+          help: {
             shows: 'Cores that each process keeps busy.',
             normal: 'below 1.',
             act: 'At 1 for long: give networks processes of their own.',

@@ -28,7 +28,7 @@ export const sources = dashboard({
       panels: [
         stat({
           title: 'Silent',
-          tells: {
+          help: {
             shows: 'Enabled sources that have not reported for two of their intervals.',
             normal: 'none.',
             act: 'Look at the node or agent of the source in the table below.',
@@ -44,7 +44,7 @@ export const sources = dashboard({
         }),
         stat({
           title: 'Partial',
-          tells: {
+          help: {
             shows: 'Enabled sources whose last reports are not complete: they protect, and prove nothing.',
             normal: 'none, or one that has just started.',
             act: 'The table says what made it partial: an entry that cannot be read, a report out of order, a list the source itself calls incomplete.',
@@ -60,7 +60,7 @@ export const sources = dashboard({
         }),
         stat({
           title: 'Held',
-          tells: {
+          help: {
             shows:
               'Holds in force: nothing is taken back in that network until the hold ends or an operator resumes it.',
             normal: 'none.',
@@ -77,7 +77,7 @@ export const sources = dashboard({
         }),
         stat({
           title: 'Suspects',
-          tells: {
+          help: {
             shows: 'Leases that no source lists live, and that are being asked about.',
             normal: 'a few, for a minute or two.',
             act: 'Many that stay: the table below says who was asked and what came back.',
@@ -99,7 +99,7 @@ export const sources = dashboard({
         }),
         stat({
           title: 'Attention',
-          tells: {
+          help: {
             shows: 'What waits for a person, or for an answer that does not come.',
             normal: 'none.',
             act: 'Each line of the table says what it waits for.',
@@ -115,7 +115,7 @@ export const sources = dashboard({
         }),
         stat({
           title: 'Not warm',
-          tells: {
+          help: {
             shows:
               'Enabled sources whose lists prove nothing yet: they started, or have not reported in this era.',
             normal: 'none, or those that started within the last two intervals.',
@@ -137,7 +137,7 @@ export const sources = dashboard({
       panels: [
         table({
           title: 'Sources, the longest silent first',
-          tells: {
+          help: {
             shows:
               'Each source: when it last reported, whether completely, in which life (epoch) and era, and how many it lists.',
             normal: 'lag below its interval, complete, good, of the present era.',
@@ -185,7 +185,7 @@ export const sources = dashboard({
         }),
         series({
           title: 'Lag, in intervals of the source',
-          tells: {
+          help: {
             shows: 'How long ago each source last reported, in its own intervals.',
             normal: 'a saw between 0 and 1.',
             act: 'Above 2 it is silent and blocks every proof that needs it.',
@@ -211,7 +211,7 @@ export const sources = dashboard({
         }),
         series({
           title: 'Reports a second, complete and not',
-          tells: {
+          help: {
             shows: 'Reports that were taken in, by whether they were complete.',
             normal: 'all complete, as many as there are sources by their interval.',
             act: 'Partial ones that go on: the table above says why.',
@@ -228,7 +228,7 @@ export const sources = dashboard({
         }),
         series({
           title: 'Time of a report, p99',
-          tells: {
+          help: {
             shows: 'From the list at hand to the answer. A long list is taken in slices.',
             normal: 'milliseconds; seconds for a first list of 100,000 entries.',
             act: 'Growing: lists change more than they did, or the database is slow.',
@@ -245,7 +245,7 @@ export const sources = dashboard({
         }),
         series({
           title: 'Judgements a second by verdict',
-          tells: {
+          help: {
             shows: 'Suspects judged by the job: keep, ask, or reap.',
             normal: 'few, and most of them ask.',
             act: 'A high rate of keep: sources are not warm, silent or fail. The tables below say which.',
@@ -267,7 +267,7 @@ export const sources = dashboard({
       panels: [
         series({
           title: 'Look-ups a second, by answer',
-          tells: {
+          help: {
             shows: 'What sources answered when they were asked about one workload.',
             normal: 'gone and live.',
             act: 'error and unknown mean alive and block every proof: mend the source, its token or its network.',
@@ -286,7 +286,7 @@ export const sources = dashboard({
         }),
         series({
           title: 'Suspects by answer',
-          tells: {
+          help: {
             shows: 'Leases that are asked about, by the last answer.',
             normal: 'few, and none for long.',
             act: 'A level that stays is blocked: the table of suspects names the source.',
@@ -304,7 +304,7 @@ export const sources = dashboard({
         }),
         series({
           title: 'Reaps a minute by cause',
-          tells: {
+          help: {
             shows: 'What is taken back, and for what.',
             normal: 'follows the workloads that die.',
             act: 'A jump with a hold after it: something vanished that should not have.',
@@ -321,8 +321,8 @@ export const sources = dashboard({
         }),
         bars({
           title: 'Reaps in the time range, by the source that proved them',
-          tells: {
-            shows: 'On whose word leases were taken back.',
+          help: {
+            shows: 'The sources by whose proof leases were taken back.',
             normal: 'about as its share of the leases.',
             act: 'One source far above the others: look whether its list is complete.',
           },
@@ -340,7 +340,7 @@ export const sources = dashboard({
         }),
         table({
           title: 'Suspects, and what they wait for',
-          tells: {
+          help: {
             shows: 'Leases that no source lists live: which source was asked, when, and what it answered.',
             normal: 'empty, or minutes old.',
             act: 'Mend the source that fails. If its node is gone for good: `ipledger reap --node`. Never reap by hand what might live.',
@@ -385,7 +385,7 @@ export const sources = dashboard({
       panels: [
         table({
           title: 'Holds',
-          tells: {
+          help: {
             shows:
               'Which network is held, since when, for what cause, why, and when it ends by itself (CLOCK only).',
             normal: 'empty.',
@@ -408,7 +408,7 @@ export const sources = dashboard({
         }),
         table({
           title: 'Eras and recovery',
-          tells: {
+          help: {
             shows: 'The era of each network, and which sources a recovery waits for.',
             normal: 'READY.',
             act: 'RECOVERING: bring back the sources it names, register the unknown ones, or end the recovery: `ipledger recover --end`.',
@@ -433,7 +433,7 @@ export const sources = dashboard({
         }),
         table({
           title: 'Attention, the worst first',
-          tells: {
+          help: {
             shows: 'What waits for a person, or for an answer that does not come.',
             normal: 'empty.',
             act: 'Each line says what it waits for; `ipledger attention` judges it now, and lists each lease with --each.',

@@ -108,8 +108,3 @@ export function exitsOf(reason: QuarantineReason, ownerKind: string | null): rea
   const ways = ownerKind === 'infrastructure' ? [release] : [release, proveAbsent]
   return ways.filter(({ from }) => from.includes(reason)).map(({ when }) => when)
 }
-
-/** The same as a sentence, also in SQL: `ipledger_audit.quarantine_exit`. */
-export function quarantineExit(reason: QuarantineReason, ownerKind: string | null): string {
-  return `It ends by ${[...exitsOf(reason, ownerKind), 'an operator: Reap'].join(' or ')}`
-}

@@ -2,7 +2,7 @@
 import { type Attention, AttentionList, attentionOf } from '../core/attention.ts'
 import type { Image } from '../core/image.ts'
 import { attentionToLeases, readFindings, writeAttention } from '../ledger/read-attention.ts'
-import { SAMPLE } from '../ledger/sql/jobs.ts'
+import { SAMPLE_POOLS, sizesOf } from '../ledger/read-pools.ts'
 import type { Row } from '../ledger/tables.ts'
 import { ask } from '../postgres/on-connection.ts'
 import { type Done, inEachImage, type Job, type JobContext } from './job.ts'
@@ -20,7 +20,7 @@ export class Sample {
     const query = (text: string, values: readonly unknown[]) => ask<Row>(database, text, values)
     // By its digest, since a batch that is undone gives its numbers back.
     const { digest } = image
-    const sampled = (await query(SAMPLE, [network])).length
+    const sampled = (await query(SAMPLE_POOLS, [network, sizesOf(image.pools.values())])).length
     if (this.#ofLeases.get(network)?.digest !== digest) {
       const list = new AttentionList()
       for await (const items of attentionToLeases(image, signal)) for (const one of items) list.add(one)

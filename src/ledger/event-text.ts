@@ -9,12 +9,14 @@ import type { AddressRecord, LedgerEvent } from '../core/event.ts'
 import { EVENT_COLUMNS } from '../core/event-columns.ts'
 import { UnknownFormat } from './log.ts'
 
-/** What this process writes, and the greatest it can read. A rolling upgrade that adds meaning counts it up. */
+/** The format that this process writes, and the greatest it can read. A change that adds meaning counts it up. */
 const FORMAT = 1
 
 export const SEPARATOR = '\u001f'
 export const NULL = '\u001e'
 const COLUMNS = Object.entries(EVENT_COLUMNS)
+const placeOf = (field: keyof typeof EVENT_COLUMNS) => COLUMNS.findIndex(([one]) => one === field)
+const [NETWORK_AT, SEQ_AT, FORMAT_AT] = [placeOf('network'), placeOf('seq'), placeOf('format')]
 
 /** Of the event of this text, after an event of that digest; both in hexadecimal. */
 export function digestOf(previous: string, text: string): string {
@@ -22,7 +24,7 @@ export function digestOf(previous: string, text: string): string {
 }
 
 export function textOf(network: string, event: LedgerEvent): string {
-  // What another event has of a record's fields, it has itself.
+  // An event without a record has some of its fields itself.
   return write(network, event, 'record' in event ? event.record : event)
 }
 
@@ -43,13 +45,14 @@ export function recordOfText(text: string): AddressRecord {
 
 function cellsOf(text: string): readonly string[] {
   const cells = text.split(SEPARATOR)
-  if (Number(cells[2]) <= FORMAT && cells.length === COLUMNS.length) return cells
+  const format = cells[FORMAT_AT]
+  if (Number(format) <= FORMAT && cells.length === COLUMNS.length) return cells
   throw new UnknownFormat(
-    `event ${cells[0]}/${cells[1]} has format ${cells[2]}, this process knows ${FORMAT}: a newer ipledger writes this network; upgrade this one`,
+    `event ${cells[NETWORK_AT]}/${cells[SEQ_AT]} has format ${format}, this process knows ${FORMAT}: a newer ipledger writes this network; upgrade this one`,
   )
 }
 
-// What the flat functions call.
+// Called by the flat functions.
 
 const NOTHING = {}
 
@@ -119,7 +122,7 @@ function literal(prefix: string): string {
     const value = type === 'json' ? `readJson(${cell})` : /text|inet/.test(type) ? text : `Number(${cell})`
     return `${name}: ${cell} === NULL ? null : ${value}`
   })
-  return `{ ${prefix === 'record.' ? 'seq: Number(cells[1]), at: Number(cells[4]), ' : ''}${fields.join(', ')} }`
+  return `{ ${prefix === 'record.' ? `seq: Number(cells[${SEQ_AT}]), at: Number(cells[${placeOf('at')}]), ` : ''}${fields.join(', ')} }`
 }
 
 type Read = Omit<LedgerEvent, 'details'> & {

@@ -1,7 +1,6 @@
 /**
- * What the tables must say by the log, as SQL: one query a table, of rows as the table has them. `verify.ts` compares them
- * with what is there, `rebuild.ts` writes them. They say in SQL what `core/evolve.ts` says of the image; a test holds the two
- * together.
+ * The tables as they follow from the log: one query a table. `verify.ts` compares their rows with the table, `rebuild.ts` writes
+ * them. A test compares them with the image that `core/evolve.ts` makes.
  *
  * Parameters: $1 the network; of sources and sightings $2, the ids of the sources that are wanted. Of a sighting that has
  * vanished the lease decides whether it is kept, so leases and pools must be right before sightings are.
@@ -65,30 +64,27 @@ const NETWORK = `
    cross join ended d`
 
 const SOURCE = `
-  select r.network_id, r.id as source_id, r.details as declaration,
+  select r.network_id, s.id as source_id, r.details as declaration,
          case when x.seq is not null then 'RETIRED' when n.seq is not null then 'ENABLED' else 'REGISTERED' end as state,
          greatest(r.seq, n.seq, x.seq) as version, r.at as registered_at, r.actor as registered_by,
          n.at as enabled_at, n.actor as enabled_by, n.seq as enabled_seq, x.at as retired_at,
          o.epoch, o.seq as epoch_seq, o.head as epoch_head, o.at as epoch_at
-    from (select distinct on (${ABOUT}) e.*, ${ABOUT} as id from ipledger.event e
-           where e.network_id = $1 and e.address is null and e.type = 'source.registered' and ${ABOUT} = any($2::text[])
-           order by ${ABOUT}, e.seq desc) r
-    left join lateral (
-      select e.seq, e.at from ipledger.event e
-       where e.network_id = $1 and e.address is null and e.type = 'source.retired' and ${ABOUT} = r.id
-       order by e.seq desc limit 1) t on true
-    left join lateral (select t.seq, t.at where t.seq > r.seq) x on true
-    left join lateral (
-      select e.seq, e.at, e.actor from ipledger.event e
-       where e.network_id = $1 and e.address is null and e.type = 'source.enabled' and ${ABOUT} = r.id and e.seq > r.seq
-       order by e.seq desc limit 1) n on true
+    from (select ${ABOUT} as id, max(e.seq) filter (where e.type = 'source.registered') as registered,
+                 max(e.seq) filter (where e.type = 'source.enabled') as enabled, max(e.seq) filter (where e.type = 'source.retired') as retired
+            from ipledger.event e
+           where e.network_id = $1 and e.address is null and e.type in ('source.registered', 'source.enabled', 'source.retired')
+             and ${ABOUT} = any($2::text[])
+           group by 1) s
+    join ipledger.event r on r.network_id = $1 and r.seq = s.registered
+    left join ipledger.event n on n.network_id = $1 and n.seq = s.enabled and s.enabled > s.registered
+    left join ipledger.event x on x.network_id = $1 and x.seq = s.retired and s.retired > s.registered
     left join lateral (
       select e.seq, e.at, (e.details ->> 'head')::bigint as head,
              case when e.details ->> 'closed' = 'true' then '' else e.details ->> 'epoch' end as epoch
         from ipledger.event e
-       where e.network_id = $1 and e.address is null and e.type = 'source.reported' and ${ABOUT} = r.id
-         and e.seq > coalesce(t.seq, 0)
-         -- Most reports do neither, and looking for a word is cheaper than reading them.
+       where e.network_id = $1 and e.address is null and e.type = 'source.reported' and ${ABOUT} = s.id
+         and e.seq > coalesce(s.retired, 0)
+         -- Most reports do neither, and a search in the text is cheaper than parsing it.
          and case when e.details::text like '%"opened"%' or e.details::text like '%"closed"%'
                   then e.details ->> 'opened' = 'true' or e.details ->> 'closed' = 'true' end
        order by e.seq desc limit 1) o on true`
@@ -116,15 +112,15 @@ const SIGHTING = `
                union all
                select true, v from jsonb_array_elements(r.details -> 'vanished') v) x) w
   ),
-  spoken as (
+  last as (
     select ${OWNER}, max(owner_name) as owner_name, max(seq) filter (where gone) as gone_seq, max(seq) filter (where not gone) as seen_seq,
            (array_agg(rests_until order by seq desc) filter (where gone))[1] as rests_until
       from listed group by ${OWNER}
   ),
-  -- One that has vanished: while the lease is held that it was listed for, or, of another than its owner, that was made for nobody
-  -- when this one ended; of what nobody holds, until it has rested and any source reports while the clock is trusted.
+  -- One that has vanished is kept while the lease is held that it was listed for, or, if it was of another than that lease's owner, the
+  -- CONFLICT without an owner that followed. At a free address it is kept until it has rested and any source reports without a CLOCK hold.
   kept as (
-    select k.* from spoken k
+    select k.* from last k
      where k.gone_seq is null or k.gone_seq < k.seen_seq
         or (k.seen_seq is not null and exists (
           select from ipledger.pool p
@@ -154,7 +150,7 @@ const SIGHTING = `
                                  and u.details::jsonb -> 'holds' ? 'CLOCK' and u.seq between h.seq and r.seq))
                      order by r.seq desc limit 1), '-infinity') end))
   ),
-  told as (
+  lives as (
     select l.*, k.seen_seq, k.gone_seq, max(l.seq) filter (where l.gone and l.seq < k.seen_seq) over (partition by ${OWNER}) as ended_seq,
            max(l.seq) filter (where not l.gone and l.state <> 'terminal') over (partition by ${OWNER}) as alive_seq
       from kept k join listed l using (${OWNER})
@@ -168,7 +164,7 @@ const SIGHTING = `
          min(at) filter (where not gone and seq > coalesce(alive_seq, 0)) as terminal_at,
          case when bool_or(gone) then max(rests_until) filter (where gone)
               else max(rests_until) filter (where not gone and seq > coalesce(alive_seq, 0)) end as rests_until
-    from told
+    from lives
    where seq > coalesce(ended_seq, 0) and (not gone or seq >= seen_seq)
    group by ${OWNER}`
 

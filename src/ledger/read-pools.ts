@@ -1,7 +1,7 @@
 /** Networks and pools as they are now, with their usage. Each read is one statement and says the head it is true at. */
 import { sql } from 'kysely'
 import { type Cidr, formatCidr } from '../core/address.ts'
-import type { NetworkState } from '../core/image.ts'
+import type { NetworkState, PoolState } from '../core/image.ts'
 import type { Labels } from '../core/owner.ts'
 import { buildPool, type Pool, poolSize } from '../core/pool.ts'
 import type { Db } from './pages.ts'
@@ -63,6 +63,33 @@ type Counts = Record<'cooling' | 'reserved' | 'active' | 'quarantined', number>
 
 export type PoolUsage = { readonly pool: Pool; readonly usage: Usage }
 
+/** Of a pool `p`. */
+const COUNTS = `
+  select count(*) filter (where t.state = 'COOLING') as cooling, count(*) filter (where t.state = 'RESERVED') as reserved,
+    count(*) filter (where t.state = 'ACTIVE') as active, count(*) filter (where t.state = 'QUARANTINED') as quarantined
+  from ipledger_audit.pool_touched(p.network_id, p.cidr, p.prefix_length) t`
+
+/** The same minute is sampled once, by the first process. */
+export const SAMPLE_POOLS = `
+  insert into ipledger.pool_sample (network_id, pool_id, at, size, excluded, free, cooling, reserved, active, quarantined)
+  select p.network_id, p.pool_id, m.at, s.size, s.size - s.allocatable,
+         s.allocatable - c.cooling - c.reserved - c.active - c.quarantined, c.cooling, c.reserved, c.active, c.quarantined
+    from ipledger.pool p
+    join json_to_recordset($2) as s (pool_id bigint, size numeric, allocatable numeric) on s.pool_id = p.pool_id
+   cross join date_trunc('minute', now()) as m (at)
+   cross join lateral (${COUNTS}) c
+   where p.network_id = $1
+     and not exists (
+       select from ipledger.pool_sample o where o.network_id = p.network_id and o.pool_id = p.pool_id and o.at = m.at)
+      on conflict (network_id, pool_id, at) do nothing
+  returning pool_id`
+
+/** Their sizes, as SAMPLE_POOLS takes them. */
+export function sizesOf(pools: Iterable<PoolState>): string {
+  const sizes = Array.from(pools, ({ pool }) => ({ pool_id: pool.poolId, ...poolSize(pool) }))
+  return JSON.stringify(sizes, (_, value) => (typeof value === 'bigint' ? String(value) : value))
+}
+
 /** In order of name. */
 export async function readPools(
   db: Db,
@@ -83,10 +110,7 @@ export async function readPools(
     select ${headOf(network)} as head, p.*, c.*
     from (select) one
     left join page p on true
-    left join lateral (
-      select count(*) filter (where t.state = 'COOLING') as cooling, count(*) filter (where t.state = 'RESERVED') as reserved,
-        count(*) filter (where t.state = 'ACTIVE') as active, count(*) filter (where t.state = 'QUARANTINED') as quarantined
-      from ipledger_audit.pool_touched(p.network_id, p.cidr, p.prefix_length) t) c on p.pool_id is not null
+    left join lateral (${sql.raw(COUNTS)}) c on p.pool_id is not null
     order by p.name
   `.execute(db)
   const { head } = rows[0]!

@@ -1,7 +1,7 @@
 /**
- * `rebuild`: writes the tables that are the fold of the log anew from it. In one transaction that holds the network's lock, so
- * writers wait and readers see the tables as they were until it is done. What does not follow from events stays: reports of
- * sources, look-ups, requests, samples. The log itself is only read; `verify` says whether it is right.
+ * `rebuild`: writes the tables that follow from the log again. One transaction holds the network's lock: writers wait, and
+ * readers see the old tables until it commits. Reports of sources, look-ups, requests and samples stay: they do not follow
+ * from events. It does not check the log; `verify` does.
  */
 import pg from 'pg'
 import { FOLDS, type FoldedTable, SOURCES_OF_LOG } from './fold.ts'
@@ -12,12 +12,12 @@ type Rebuilt = {
   readonly rows: Readonly<Record<FoldedTable, number>>
 }
 
-/** A rebuild takes as long as it takes. The last one is there from PostgreSQL 17 on. */
+/** A rebuild may take long. PostgreSQL has the last one since 17. */
 const NO_TIME_LIMITS = `
   select set_config(s.name, '0', true) from pg_settings s
    where s.name in ('statement_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout')`
 
-/** Lost with the other tables, it is made from the log as well. */
+/** The log is enough to make this row again, too. */
 const LOCK_ROW = `
   insert into ipledger.network_lock (network_id)
   select $1 where exists (select from ipledger.event e where e.network_id = $1) on conflict do nothing`

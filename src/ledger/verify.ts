@@ -1,18 +1,16 @@
 /**
- * `verify`: whether the log is whole and the tables are its fold. The work is SQL; this walks it in slices of at most a second,
- * each a statement and a snapshot of its own, so that it runs beside the service and whatever is being written can't look like a
- * difference.
+ * `verify`: whether the log is whole and the tables follow from it. It reads in slices of less than a second. Each slice is one
+ * statement with its own snapshot, so it runs beside the service, and concurrent writes are no differences.
  *
  * First the log in order: numbers without a gap in each era, digests that follow from one another, chains of addresses
- * without a break, transitions that are legal. Then the tables: leases by address, pools and the network, sources with what
- * they list. A chain that has a predecessor for each event can't fork either, while the database holds the constraint that
- * refuses a second successor; that it is there is looked at, too.
+ * without a break, legal transitions. Then the tables: leases by address, pools and the network, sources with what they
+ * list. It also checks that the constraint is valid that refuses a second successor: so a chain cannot fork.
  *
- * How far it came is in the table `verification`, so a run with a budget goes on where the one before stopped. A run stops
- * being about the past there: what was read before is not read again until the next run begins at the first event.
+ * Table `verification` has the progress. A run with a budget goes on where the one before stopped, and reads nothing before
+ * that again.
  *
- * A missing tail leaves a log that is whole. It is found by what was verified before, and by `against`: a number and a
- * digest that were kept elsewhere.
+ * A log without its tail is still whole. The last verified event shows it, and so does `against`: a number and a digest that
+ * were kept elsewhere.
  */
 import type pg from 'pg'
 import { LEGAL_CHANGES } from '../core/lifecycle.ts'
@@ -36,7 +34,7 @@ export type Finding = {
   readonly what: FindingCode
   /** A sentence for people. */
   readonly message: string
-  /** What it is about; null: not about one. */
+  /** Null: it is about none. */
   readonly seq: number | null
   readonly address: string | null
   /** By the log, and in the table; null: no such row. */
@@ -75,7 +73,7 @@ export type Verified = {
 
 const MOST_FINDINGS = 100
 const NO_DIGEST = '0'.repeat(64)
-/** What a slice is to take at most; the rows of the next are doubled and halved by it. */
+/** The goal for a slice: a slower one halves the rows of the next, a fast one doubles them. */
 const SLICE_MS = 400
 const MOST_ROWS = 200_000
 
@@ -167,7 +165,7 @@ const NETWORK = comparison('network', 'NETWORK_DIFFERS', '')
 const SOURCES = comparison('source', 'SOURCE_DIFFERS', OF_SOURCES)
 const SIGHTINGS = comparison('sighting', 'SIGHTING_DIFFERS', OF_SOURCES)
 
-/** What the database itself must refuse, and what every writer locks. */
+/** The constraints that keep the log whole, and the row that every writer locks. */
 const SCHEMA = `
   select 'CHAIN_BROKEN' as what, null as seq, null as address, null as expected, null as found,
          format('table event lacks the valid constraint %s, so two events may have one predecessor or one number', c.name) as message
@@ -209,7 +207,8 @@ const SAVE = `
         finished_at = coalesce(excluded.finished_at, v.finished_at), findings = excluded.findings`
 
 type Part = 'log' | 'lease' | 'shape' | 'source'
-type Place = { readonly seq: number; readonly part: Part; readonly after: string }
+/** `size`: the rows of the next slice. */
+type Place = { readonly seq: number; readonly part: Part; readonly after: string; readonly size: number }
 type Slice = {
   readonly rows: number
   readonly last: string | null
@@ -242,58 +241,45 @@ export async function verifyNetwork(
   network: string,
   options: VerifyOptions = {},
 ): Promise<Verified> {
+  const { from, against, budgetMs = Number.POSITIVE_INFINITY, onProgress } = options
   const before = (await client.query<Stored>(READ, [network])).rows[0]!
   const isUnfinished = before.verified_seq !== null && (before.finished_at ?? 0) < before.started_at
-  const isResumed = options.from === undefined && isUnfinished
+  const isResumed = from === undefined && isUnfinished
   const startedAt = isResumed ? before.started_at : before.now
   const found = new Map<string, Finding>()
-  const note = (findings: readonly Finding[]): void => {
-    for (const finding of findings) found.set(keyOf(finding), finding)
+  const note = (findings: readonly Finding[] | null): void => {
+    for (const finding of findings ?? []) found.set(keyOf(finding), finding)
   }
 
-  let place: Place | null = { seq: options.from ?? 0, part: 'log', after: '' }
+  let place: Place | null = placeAt('log', from ?? 0)
   if (before.verified_seq !== null && before.digest !== null) {
-    const lost = await compareAnchor(client, network, { seq: before.verified_seq, digest: before.digest })
-    note(lost)
-    if (isResumed && lost.length === 0) place = placeOf(before.verified_seq, before.part)
+    const missing = await compareAnchor(client, network, { seq: before.verified_seq, digest: before.digest })
+    note(missing)
+    if (isResumed && missing.length === 0) place = placeOf(before.verified_seq, before.part)
   }
-  if (options.against !== undefined) note(await compareAnchor(client, network, options.against))
+  if (against !== undefined) note(await compareAnchor(client, network, against))
 
   const fromSeq = place.seq
   let { seq } = place
-  let { size } = PARTS[place.part]
-  const end = performance.now() + (options.budgetMs ?? Number.POSITIVE_INFINITY)
-  let isFirst = true
+  const end = performance.now() + budgetMs
   await client.query(LONGER)
   try {
     // One slice at least, so that the shortest budget comes to an end.
-    while (place !== null && (isFirst || performance.now() < end)) {
-      isFirst = false
+    do {
       const begun = performance.now()
-      const { rows, last, findings } = await readSlice(client, network, place, size)
-      const took = performance.now() - begun
-      if (took > SLICE_MS) size = Math.max(1, size >> 1)
-      else if (took < SLICE_MS / 2 && rows >= size) size = Math.min(MOST_ROWS, size * 2)
-      note(findings ?? [])
-      if (place.part === 'log' && last !== null) seq = Number(last)
-      if (last !== null) place = { ...place, seq, after: last }
-      else {
-        const next: Part | null = PARTS[place.part].next
-        place = next === null ? null : { seq, part: next, after: PARTS[next].begin }
-        if (next !== null) size = PARTS[next].size
-      }
-      if (options.from === undefined || options.from === 0) {
+      const slice = await readSlice(client, network, place)
+      place = placeAfter(place, slice, performance.now() - begun)
+      seq = place?.seq ?? seq
+      note(slice.findings)
+      if (!from) {
         const part = place === null || place.part === 'log' ? null : `${place.part} ${place.after}`
         const kept = keep(before, found, place === null ? startedAt : 0)
         await client.query(SAVE, [network, seq, part, startedAt, place === null, JSON.stringify(kept)])
       }
-      const { head } = await readHead(client, network, seq)
-      options.onProgress?.({
-        part: place?.part ?? 'end',
-        done: place?.part === 'log' ? String(seq) : (place?.after ?? ''),
-        head,
-      })
-    }
+      const { part, after } = place ?? { part: 'end', after: '' }
+      const done = part === 'log' ? String(seq) : after
+      onProgress?.({ part, done, head: (await readHead(client, network, seq)).head })
+    } while (place !== null && performance.now() < end)
   } finally {
     await client.query(AS_BEFORE)
   }
@@ -309,36 +295,42 @@ export async function verifyNetwork(
   }
 }
 
+function placeAt(part: Part, seq: number, after = PARTS[part].begin): Place {
+  return { seq, part, after, size: PARTS[part].size }
+}
+
+function placeAfter({ seq, part, size }: Place, { rows, last }: Slice, took: number): Place | null {
+  const { next } = PARTS[part]
+  if (last === null) return next === null ? null : placeAt(next, seq)
+  const isFull = rows >= size
+  if (took > SLICE_MS) size = Math.max(1, size >> 1)
+  else if (took < SLICE_MS / 2 && isFull) size = Math.min(MOST_ROWS, size * 2)
+  return { seq: part === 'log' ? Number(last) : seq, part, after: last, size }
+}
+
 async function readSlice(
   client: pg.Client,
   network: string,
-  { seq, part, after }: Place,
-  size: number,
+  { seq, part, after, size }: Place,
 ): Promise<Slice> {
-  const difference = async (...[text, values]: [string, unknown[]]) =>
-    (await client.query<Finding>(text, values)).rows
+  const read = async <R extends object>(text: string, ...values: readonly unknown[]) =>
+    (await client.query<R>(text, [network, ...values])).rows
   switch (part) {
     case 'log':
-      return (await client.query<Slice>(LOG, [network, seq, size])).rows[0]!
+      return (await read<Slice>(LOG, seq, size))[0]!
     case 'lease':
-      return (await client.query<Slice>(LEASES, [network, after, size])).rows[0]!
+      return (await read<Slice>(LEASES, after, size))[0]!
     case 'shape': {
-      const findings = [
-        ...(await difference(SCHEMA, [network])),
-        ...(await difference(NETWORK, [network])),
-        ...(await difference(POOLS, [network])),
-      ]
+      const findings: Finding[] = []
+      for (const text of [SCHEMA, NETWORK, POOLS]) findings.push(...(await read<Finding>(text)))
       return { rows: 1, last: null, findings }
     }
     case 'source': {
-      const { rows } = await client.query<{ id: string }>(NEXT_SOURCES, [network, after, size])
-      const ids = rows.map(({ id }) => id)
-      if (ids.length === 0) return { rows: 0, last: null, findings: null }
-      const findings = [
-        ...(await difference(SOURCES, [network, ids])),
-        ...(await difference(SIGHTINGS, [network, ids])),
-      ]
-      return { rows: ids.length, last: ids.at(-1)!, findings }
+      const ids = (await read<{ id: string }>(NEXT_SOURCES, after, size)).map(({ id }) => id)
+      const findings: Finding[] = []
+      for (const text of ids.length > 0 ? [SOURCES, SIGHTINGS] : [])
+        findings.push(...(await read<Finding>(text, ids)))
+      return { rows: ids.length, last: ids.at(-1) ?? null, findings }
     }
   }
 }
@@ -364,7 +356,7 @@ async function readHead(client: pg.Client, network: string, seq: number) {
   return (await client.query<{ head: number; digest: string | null }>(HEAD, [network, seq])).rows[0]!
 }
 
-/** What earlier looks found stays until a whole run no longer finds it: `since` its begin, else 0. */
+/** Earlier findings stay until a whole run no longer has them: `since` its begin, else 0. */
 function keep(
   { now, findings }: Stored,
   found: ReadonlyMap<string, Finding>,
@@ -381,7 +373,7 @@ function keyOf({ what, seq, address, message }: Finding): string {
 }
 
 function placeOf(seq: number, stored: string | null): Place {
-  if (stored === null) return { seq, part: 'log', after: '' }
+  if (stored === null) return placeAt('log', seq)
   const space = stored.indexOf(' ')
-  return { seq, part: stored.slice(0, space) as Part, after: stored.slice(space + 1) }
+  return placeAt(stored.slice(0, space) as Part, seq, stored.slice(space + 1))
 }

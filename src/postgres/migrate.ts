@@ -1,16 +1,14 @@
 /**
- * Brings a database up to this code: `db/migrations/NNNN_name.sql` by Kysely's migrator, each once; then `db/audit/*.sql`
- * and `db/grants.sql`, all of it anew when a file differs. One transaction under one lock, so that starters take turns and
- * nothing is left half done. Roles must exist first (`roles.ts`): tables are granted to them.
+ * Brings a database up to this code: `db/migrations/NNNN_name.sql`, each once; then `db/audit/*.sql` and `db/grants.sql`, all
+ * of them again when one differs. One transaction under one lock: one starter at a time, and nothing stays half done. The
+ * roles must exist (`roles.ts`): tables are granted to them.
  *
- * Schema `ipledger_audit` is dropped with whatever rests on it: a view of somebody's own belongs elsewhere.
+ * Schema `ipledger_audit` is dropped with everything that depends on it: keep your own views in another schema.
  */
 
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import { Logger as JobsLogger, runMigrations } from 'graphile-worker'
-import { Kysely, PostgresDialect, type PostgresPool, sql } from 'kysely'
-import { type Migration, Migrator } from 'kysely/migration'
 import pg from 'pg'
 import type { Logger } from 'pino'
 import { StartRefused } from '../config.ts'
@@ -23,7 +21,7 @@ export const JOBS_SCHEMA = 'graphile_worker'
 /** The folder `db`. */
 export const DB = new URL('../../db/', import.meta.url)
 
-/** Numbers that nobody else uses as advisory locks. */
+/** Advisory locks; no other program uses these numbers. */
 const MIGRATION_LOCK = 0x1b1ed9e4
 const JOBS_SCHEMA_LOCK = 0x1b1ed9e5
 
@@ -36,10 +34,10 @@ export async function migrate(admin: pg.Client, log: Logger, db: URL = DB): Prom
   const migrations = await readMigrations(db)
   await admin.query('begin isolation level read committed')
   try {
-    // The migrator makes its tables before it takes its own lock.
     await admin.query('select pg_advisory_xact_lock($1)', [MIGRATION_LOCK])
-    refuseNewer(await readApplied(admin), migrations)
-    const applied = await apply(admin, migrations)
+    const before = await readApplied(admin)
+    refuseNewer(before, migrations)
+    const applied = await apply(admin, migrations, before)
     const isAudited = await applyAudit(admin, db)
     await admin.query('commit')
     for (const migration of applied) log.info({ migration }, 'migration applied')
@@ -110,44 +108,30 @@ export function jobsLogger(log: Logger): JobsLogger {
 }
 
 /** In the transaction that is open on this connection. */
-async function apply(admin: pg.Client, migrations: readonly File[]): Promise<readonly string[]> {
-  let failed: unknown
-  const run = ({ name, text }: File): Migration => ({
-    async up(db) {
-      try {
-        await sql.raw(text).execute(db)
-      } catch (error) {
-        failed = failure(error, `migration ${name}`)
-        throw failed
-      }
-    },
-  })
-  // Kysely asks for a pool: of this one connection.
-  const client = { query: admin.query.bind(admin), release() {} }
-  const pool = { options: {}, connect: async () => client, end: async () => {} } as PostgresPool
-  const migrator = new Migrator({
-    db: new Kysely({ dialect: new PostgresDialect({ pool }) }),
-    provider: {
-      getMigrations: async () => Object.fromEntries(migrations.map((file) => [file.name, run(file)])),
-    },
-    migrationTableSchema: 'ipledger',
-    migrationTableName: 'migration',
-    migrationLockTableName: 'migration_lock',
-    disableTransactions: true,
-  })
-  const { error, results = [] } = await migrator.migrateToLatest()
-  // After a failure the migrator cannot release its lock in this transaction, and answers that error instead.
-  if (error !== undefined) throw failed ?? error
-  return results.map(({ migrationName }) => migrationName)
+async function apply(
+  admin: pg.Client,
+  migrations: readonly File[],
+  applied: readonly string[],
+): Promise<readonly string[]> {
+  if (applied.length === 0)
+    await admin.query(`
+      create schema if not exists ipledger;
+      create table if not exists ipledger.migration (name text primary key, timestamp timestamptz not null)`)
+  const missing = migrations.filter(({ name }) => !applied.includes(name))
+  for (const { name, text } of missing) {
+    await run(admin, text, `migration ${name}`)
+    await admin.query('insert into ipledger.migration (name, timestamp) values ($1, now())', [name])
+  }
+  return missing.map(({ name }) => name)
 }
 
 /** True if something differed: a file, or the grants, which a dump does not bring to a server without the roles. */
 async function applyAudit(admin: pg.Client, db: URL): Promise<boolean> {
   const names = (await sqlFiles(new URL('audit/', db))).map((name) => `audit/${name}`)
   const files = await Promise.all(
-    [...names, 'grants.sql'].map(async (name) => ({ name, sql: await readText(new URL(name, db)) })),
+    [...names, 'grants.sql'].map(async (name) => ({ name, text: await readText(new URL(name, db)) })),
   )
-  const digest = sha256(files.map(({ name, sql }) => `${name}\n${sql}`).join('\n'))
+  const digest = hash('sha256', files.map(({ name, text }) => `${name}\n${text}`).join('\n'))
   const { rows } = await admin.query<{ digest: string | null; granted: boolean | null }>(
     `select right(obj_description(to_regnamespace('ipledger_audit'), 'pg_namespace'), 64) as digest,
             has_schema_privilege($1, to_regnamespace('ipledger_audit'), 'usage')
@@ -163,23 +147,17 @@ async function applyAudit(admin: pg.Client, db: URL): Promise<boolean> {
     create schema ipledger_audit;
     comment on schema ipledger_audit is
       'Views and functions that people and dashboards query; made anew by each version of ipledger. ${digest}'`)
-  for (const { name, sql } of files) {
-    await admin.query(sql).catch((error: unknown) => {
-      throw failure(error, `db/${name}`)
-    })
-  }
+  for (const { name, text } of files) await run(admin, text, `db/${name}`)
   return true
 }
 
 async function readMigrations(db: URL): Promise<readonly File[]> {
   const directory = new URL('migrations/', db)
-  const files = await sqlFiles(directory)
-  return Promise.all(
-    files.map(async (file) => ({
-      name: file.slice(0, -'.sql'.length),
-      text: await readText(new URL(file, directory)),
-    })),
-  )
+  const read = async (file: string) => ({
+    name: file.replace(/\.sql$/, ''),
+    text: await readText(new URL(file, directory)),
+  })
+  return Promise.all((await sqlFiles(directory)).map(read))
 }
 
 /** Names of migrations, in order. */
@@ -210,10 +188,14 @@ function refuseNewer(applied: readonly string[], migrations: readonly File[]): v
   )
 }
 
-/** That a role may not is told by `migrate`. */
-function failure(error: unknown, what: string): unknown {
-  if (sqlState(error) === INSUFFICIENT_PRIVILEGE) return error
-  return new Error(`${what} failed: ${messageOf(error)}`, { cause: error })
+/** An error says which file failed; `migrate` says what a role may not do. */
+async function run(admin: pg.Client, text: string, what: string): Promise<void> {
+  try {
+    await admin.query(text)
+  } catch (error) {
+    if (sqlState(error) === INSUFFICIENT_PRIVILEGE) throw error
+    throw new Error(`${what} failed: ${messageOf(error)}`, { cause: error })
+  }
 }
 
 async function sqlFiles(directory: URL): Promise<readonly string[]> {
@@ -222,10 +204,6 @@ async function sqlFiles(directory: URL): Promise<readonly string[]> {
 
 async function readText(file: URL): Promise<string> {
   return (await readFile(file, 'utf8')).replaceAll('\r\n', '\n')
-}
-
-function sha256(text: string): string {
-  return createHash('sha256').update(text).digest('hex')
 }
 
 function messageOf(error: unknown): string {

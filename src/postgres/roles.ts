@@ -5,16 +5,14 @@
  *   ipledger_jobs      graphile-worker; owns only its schema
  *   ipledger_auditor   people and dashboards; reads schema `ipledger_audit` and nothing else
  *
- * When DATABASE_URL logs in as an owner or superuser, these roles are created and the first two used in its place. Their
- * passwords follow from the password in DATABASE_URL and the identity of the cluster, so that every process with the same
- * URL knows them and none is stored; the server is sent a SCRAM verifier. Without a password in DATABASE_URL (peer, trust)
- * the roles get none and log in the same way. The auditor gets no password from us: an operator sets one, and it stays.
+ * An owner or superuser in DATABASE_URL creates these roles, and the first two are used in its place. Their passwords follow
+ * from its password and the identity of the cluster: every process with this URL knows them, and none is stored. The server
+ * gets a SCRAM verifier. Without a password (peer, trust) the roles get none. An operator sets the auditor's.
  *
- * Roles belong to the whole cluster and have one password each. A role that logs in with another password than ours is
- * left alone and the start stops: a new password would shut out the processes that use the role now.
+ * A role has one password for the whole cluster. If a role has another password than ours, the start stops: a new one would
+ * shut out the processes that use the role now.
  *
- * Time-outs belong to the roles, not to sessions: PgBouncer keeps them, `set role` does not. `db/grants.sql` says what
- * each role may.
+ * Time-outs belong to the roles, not to sessions: PgBouncer keeps them, `set role` does not. Rights: `db/grants.sql`.
  */
 
 import { createHmac, hash, pbkdf2Sync } from 'node:crypto'
@@ -45,9 +43,9 @@ export const SERVICE_SETTINGS: Settings = {
   idle_in_transaction_session_timeout: '2s',
   lock_timeout: '3s',
   statement_timeout: '5s',
-  // A sender that stops in the middle of a packet is not idle; only this one ends it. Since PostgreSQL 17.
+  // Only this one ends a sender that stops in the middle of a packet. Since PostgreSQL 17.
   transaction_timeout: '10s',
-  // A host that is gone answers no probe: noticed after 5 s.
+  // A host that is gone is noticed after 5 s.
   tcp_keepalives_idle: '2',
   tcp_keepalives_interval: '1',
   tcp_keepalives_count: '3',
@@ -60,7 +58,7 @@ export const JOBS_SETTINGS: Settings = {
   statement_timeout: '60s',
 }
 
-/** A session that somebody forgot must not keep dead rows, nor a wide question the database. */
+/** A forgotten session must not keep dead rows, and a long query must not keep the database busy. */
 export const AUDITOR_SETTINGS: Settings = {
   timezone: 'UTC',
   datestyle: 'ISO, MDY',
@@ -89,6 +87,7 @@ type LoginKind = {
 
 /** How the role logs in. `operators`: only if an operator lets it; `auditors`: once an operator set a password. */
 type Login = { readonly url: string } | 'operators' | 'auditors'
+type Statement = { readonly text: string; readonly mayRun: boolean }
 type Wanted = { readonly role: string; readonly settings: Settings; readonly login: Login }
 
 const LARGE_OBJECT_WRITERS = [
@@ -108,7 +107,7 @@ const WRONG_PASSWORD: ReadonlySet<string | undefined> = new Set(['28P01', '28000
 const COLLIDED: ReadonlySet<string | undefined> = new Set(['42710', '23505', 'XX000'])
 const ATTEMPTS = 5
 
-/** What the login of this connection may do. */
+/** The rights of this connection's login. */
 export async function inspectLogin(client: pg.Client): Promise<LoginKind> {
   const { rows } = await client.query<LoginKind>(
     `select current_user as role,
@@ -122,7 +121,7 @@ export async function inspectLogin(client: pg.Client): Promise<LoginKind> {
   return rows[0]!
 }
 
-/** The logins that belong to a DATABASE_URL; pure, so that a process that may not create roles finds them too. */
+/** The logins of a DATABASE_URL; a process that may not create roles finds them, too. */
 export function deriveLogins(databaseUrl: string, systemIdentifier: string): Logins {
   return {
     serviceUrl: loginUrl(databaseUrl, SERVICE_ROLE, systemIdentifier),
@@ -130,7 +129,7 @@ export function deriveLogins(databaseUrl: string, systemIdentifier: string): Log
   }
 }
 
-/** Sixty-four bits, differs between clusters, stays the same in a replica and after failover. */
+/** Differs between clusters; the same in a replica and after failover. */
 export async function readSystemIdentifier(client: pg.Client): Promise<string> {
   const { rows } = await client.query<{ identifier: string }>(
     'select system_identifier::text as identifier from pg_control_system()',
@@ -139,8 +138,8 @@ export async function readSystemIdentifier(client: pg.Client): Promise<string> {
 }
 
 /**
- * Creates the roles and brings their settings up to date, in one transaction. With `keepService` the service's login is
- * the operator's, who named it in DATABASE_URL.
+ * Creates the roles and brings their settings up to date, in one transaction. With `keepService` the service logs in as
+ * DATABASE_URL says.
  *
  * @throws StartRefused with the statements to run when this login may not, or when others use the roles already
  */
@@ -152,7 +151,7 @@ export async function ensureRoles(
 ): Promise<Logins> {
   const { keepService = false } = options
   const logins = deriveLogins(databaseUrl, await readSystemIdentifier(admin))
-  // The operator names the service's role itself, with the password that it is to get, or a role that was granted it.
+  // DATABASE_URL names the service's role itself, with its password, or a role that was granted it.
   const kept = readUrl(databaseUrl).user === SERVICE_ROLE ? { url: databaseUrl } : 'operators'
   const wanted: readonly Wanted[] = [
     {
@@ -166,9 +165,10 @@ export async function ensureRoles(
   for (let attempt = 1; ; attempt++) {
     try {
       await admin.query('begin')
-      const statements: string[] = []
-      for (const one of wanted) statements.push(...(await missing(admin, one)))
-      await setUp(admin, statements, await revocations(admin))
+      const statements: Statement[] = []
+      for (const one of wanted)
+        for (const text of await missing(admin, one)) statements.push({ text, mayRun: true })
+      await setUp(admin, [...statements, ...(await revocations(admin))])
       await admin.query('commit')
       if (statements.length > 0)
         log.info({ statements: statements.length }, 'roles created or brought up to date')
@@ -182,8 +182,8 @@ export async function ensureRoles(
 }
 
 /**
- * The login the service writes with must not be able to rewrite history or to hold a network's lock for ever. On a
- * database that nobody has migrated only the rest is looked at.
+ * The service's login must not be able to rewrite the log or to hold a network's lock for ever. A database without
+ * tables is checked for the rest.
  *
  * @throws StartRefused
  */
@@ -219,63 +219,53 @@ export async function checkServiceLogin(service: pg.Client): Promise<void> {
   if (superuser) refuse(`is a superuser and could rewrite the log: ${advice}`)
   if (owned !== null) refuse(`owns ipledger.${owned} and could rewrite the log: ${advice}`)
   const endless = TIMEOUTS.filter((name) => /^0\D*$/.test(settings[name] ?? ''))
-  const lacking = (
-    [
-      [
-        rewrites,
-        'may change or delete events',
-        [`revoke update, delete, truncate on ipledger.event from ${role}`],
-      ],
-      [!appends, 'may not write events', [`grant ${SERVICE_ROLE} to ${role}`]],
-      [
-        endless.length > 0,
-        `has no ${endless.join(', ')}, so a paused process could hold a network's lock for ever`,
-        endless.map((name) => alterSetting(login.role, name, SERVICE_SETTINGS[name]!)),
-      ],
-    ] as const
-  ).filter(([is]) => is)
-  if (lacking.length === 0) return
-  const words = lacking.map(([, what]) => what).join('; ')
-  const statements = lacking.flatMap(([, , needed]) => needed)
-  refuse(toRun(`${words}. Let an administrator run this, then start again:`, statements))
+  const problems: string[] = []
+  const statements: string[] = []
+  const demand = (isMet: boolean, problem: string, ...needed: readonly string[]): void => {
+    if (isMet) return
+    problems.push(problem)
+    statements.push(...needed)
+  }
+  const revoke = `revoke update, delete, truncate on ipledger.event from ${role}`
+  demand(!rewrites, 'may change or delete events', revoke)
+  demand(appends, 'may not write events', `grant ${SERVICE_ROLE} to ${role}`)
+  demand(
+    endless.length === 0,
+    `has no ${endless.join(', ')}, so a paused process could hold a network's lock for ever`,
+    ...endless.map((name) => alterSetting(login.role, name, SERVICE_SETTINGS[name]!)),
+  )
+  if (problems.length === 0) return
+  const what = `${problems.join('; ')}. Let an administrator run this, then start again:`
+  refuse(toRun(what, statements))
 }
 
-async function setUp(
-  admin: pg.Client,
-  needed: readonly string[],
-  revocations: readonly Revocation[],
-): Promise<void> {
+async function setUp(admin: pg.Client, statements: readonly Statement[]): Promise<void> {
   try {
-    for (const statement of needed) await admin.query(statement)
-    for (const { statement, mayRun } of revocations) if (mayRun) await admin.query(statement)
+    for (const { text, mayRun } of statements) if (mayRun) await admin.query(text)
   } catch (error) {
     if (sqlState(error) !== INSUFFICIENT_PRIVILEGE) throw error
     const what = `Role "${admin.user}" may not set up the roles of ipledger. Let a superuser run this once in database "${admin.database}", then start again:`
-    const all = [...needed, ...revocations.map(({ statement }) => statement)]
+    const all = statements.map(({ text }) => text)
     throw new StartRefused(toRun(what, all), { cause: error })
   }
 }
 
-type Revocation = { readonly statement: string; readonly mayRun: boolean }
-
 /**
- * PostgreSQL lets everybody write temporary tables and large objects. Only the database's owner can revoke the first and
- * only a superuser the second: where there is none, as in many clouds, ipledger starts without. At each start, since a
- * database that was restored from a dump lets everybody again.
+ * Everybody may write temporary tables and large objects in PostgreSQL. The database's owner can revoke the first and only
+ * a superuser the second: where there is none, as in many clouds, ipledger starts without. At each start, because a
+ * restored dump grants them again.
  */
-async function revocations(admin: pg.Client): Promise<readonly Revocation[]> {
-  const { rows } = await admin.query<{ statement: string | null; mayRun: boolean }>(
-    `select case when has_database_privilege('public', d.oid, 'temporary')
-                 then format('revoke temporary on database %I from public', d.datname) end as statement,
-            pg_has_role(d.datdba, 'usage') as "mayRun"
-       from pg_database d where d.datname = current_database()
+async function revocations(admin: pg.Client): Promise<readonly Statement[]> {
+  const { rows } = await admin.query<Statement>(
+    `select format('revoke temporary on database %I from public', d.datname) as text, pg_has_role(d.datdba, 'usage') as "mayRun"
+       from pg_database d where d.datname = current_database() and has_database_privilege('public', d.oid, 'temporary')
      union all
      select 'revoke execute on function ' || string_agg(f, ', ') || ' from public',
             (select rolsuper from pg_roles where rolname = current_user)
-       from unnest($1::text[]) as f where has_function_privilege('public', f, 'execute')`,
+       from unnest($1::text[]) as f where has_function_privilege('public', f, 'execute') having count(*) > 0`,
     [LARGE_OBJECT_WRITERS],
   )
-  return rows.flatMap(({ statement, mayRun }) => (statement === null ? [] : [{ statement, mayRun }]))
+  return rows
 }
 
 function toRun(what: string, statements: readonly string[]): string {
@@ -354,7 +344,7 @@ function loginUrl(databaseUrl: string, role: string, systemIdentifier: string): 
   return replaceLogin(databaseUrl, { user: role, password: derived })
 }
 
-/** What PostgreSQL stores for a password (RFC 5803); the salt follows from the password, which is random enough. */
+/** As PostgreSQL stores a password (RFC 5803); the salt follows from the password, which is random enough. */
 function scramVerifier(password: string): string {
   const iterations = 4096
   const salt = createHmac('sha256', password).update('salt').digest().subarray(0, 16)

@@ -1,8 +1,9 @@
 /** Views and functions of `ipledger_audit`, asked as people ask them: with the auditor's login, about a log that the core made. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type AddressRecord, QUARANTINE_REASONS } from '../../src/core/event.ts'
-import { poolNamed } from '../../src/core/image.ts'
-import { quarantineExit } from '../../src/core/lifecycle.ts'
+import { type AddressRecord, EVENT_TYPES } from '../../src/core/event.ts'
+import { poolNamed, readyAt, restedBy } from '../../src/core/image.ts'
+import { poolSize } from '../../src/core/pool.ts'
+import { SAMPLE_POOLS, sizesOf } from '../../src/ledger/read-pools.ts'
 import { verifyNetwork } from '../../src/ledger/verify.ts'
 import { connect, connectUnchecked } from '../../src/postgres/connect.ts'
 import {
@@ -38,16 +39,6 @@ type Row = Record<string, any>
 async function ask(text: string, ...values: readonly unknown[]): Promise<readonly Row[]> {
   return (await auditor.query<Row>(text, [...values])).rows
 }
-
-test('what ends a quarantine is said as the lifecycle says it', async () => {
-  const words = await ask(
-    `
-    select reason, kind, quarantine_exit(reason, kind) as exit
-      from unnest($1::text[]) reason cross join unnest('{pod,infrastructure,null}'::text[]) kind`,
-    QUARANTINE_REASONS,
-  )
-  expect(words.map(({ exit }) => exit)).toEqual(words.map(({ reason, kind }) => quarantineExit(reason, kind)))
-})
 
 const scene = played(
   network,
@@ -107,8 +98,8 @@ describe('every object', () => {
       order by 1, 2`)
     expect(rows.length).toBeGreaterThan(45)
     for (const { kind, name, comment, columns } of rows) {
-      const [said, example] = (comment ?? '').split('\n\nExample:\n')
-      expect(example, name).toMatch(new RegExp(`^  select [^]*\\b${name}\\b[^]*;$`))
+      const [said, example] = (comment ?? '').split('\nExample: ')
+      expect(example, name).toMatch(new RegExp(`^select [^]*\\b${name}\\b[^]*;$`))
       await ask(example!)
       if (kind === 'view') await ask(`select * from ${name} limit 10`)
       const others = [...said!.matchAll(/(?:those|Columns) (?:of|as of|as in) view `?(\w+)`?/gi)].map(
@@ -209,6 +200,12 @@ describe('histories', () => {
     const rows = await ask('select type, what from event where network = $1', NETWORK)
     expect(rows.length).toBe(events.length)
     for (const { type, what } of rows) expect(what, type).toMatch(/^[A-Z0-9].{20,}\.$/s)
+    const without = await ask(
+      `select t as type from unnest($1::text[]) t
+        where event_sentence(jsonb_populate_record(null::log, jsonb_build_object('type', t)), 'pool') is null`,
+      [...EVENT_TYPES, 'pool.unheard'],
+    )
+    expect(without).toEqual([{ type: 'pool.unheard' }])
   })
 })
 
@@ -231,7 +228,7 @@ test('a reap tells its proof, source by source', async () => {
     counted.seq,
   )) as [Row]
   expect(what).toMatch(
-    /was reaped by caller \(PROVEN_ABSENT\): source wide, which had listed it, missed it in \d counted reports \(numbers .*it said gone; policy: 3 misses, minimum age 300 s/,
+    /was reaped by caller \(PROVEN_ABSENT\): source wide, which had listed it, missed it in \d counted reports \(numbers .*it answered gone; policy: 3 misses, minimum age 300 s/,
   )
 })
 
@@ -327,11 +324,19 @@ test('what needs a person', async () => {
 })
 
 test('usage is that of the image, and sums up', async () => {
-  for (const { pool: name, size, free, cooling, reserved, active, quarantined, excluded } of await ask(
-    'select * from pool_usage',
-  )) {
-    expect(Number(free) + cooling + reserved + active + quarantined + Number(excluded)).toBe(Number(size))
-    const { counts } = poolNamed(image, name)!
+  await admin.query(SAMPLE_POOLS, [NETWORK, sizesOf(image.pools.values())])
+  const usages = await ask('select * from pool_usage')
+  expect(usages).toHaveLength(2)
+  for (const { pool: name, size, free, cooling, reserved, active, quarantined, excluded } of usages) {
+    expect(Number(free) + Number(cooling) + reserved + active + quarantined + Number(excluded)).toBe(
+      Number(size),
+    )
+    const { counts, pool: of } = poolNamed(image, name)!
+    const whole = poolSize(of)
+    expect([Number(size), Number(excluded)]).toEqual([
+      Number(whole.size),
+      Number(whole.size - whole.allocatable),
+    ])
     expect({ reserved, active, quarantined }).toEqual({
       reserved: counts.RESERVED,
       active: counts.ACTIVE,
@@ -343,6 +348,14 @@ test('usage is that of the image, and sums up', async () => {
       `select sum(quarantined)::int as quarantined, sum(size)::int as size, count(*)::int as parts from pool_map where pool = 'pool'`,
     ),
   ).toEqual([{ quarantined: 2, size: 16, parts: 16 }])
+  expect(
+    await ask(
+      `select first_address, part, reserved from pool_map where pool = 'blocks' order by part limit 2`,
+    ),
+  ).toMatchObject([
+    { first_address: '10.0.1.0/28', part: 0, reserved: 1 },
+    { first_address: '10.0.1.16/28', part: 1, reserved: 0 },
+  ])
 })
 
 test('rates, churn, crash loops and marks of a time', async () => {
@@ -487,4 +500,38 @@ test('what one node did to another, what became of a spare, and what rests', asy
   )
   const reasons = await ask(`select quarantine_reason as is from quarantines where network = 'nodes'`)
   expect(reasons.filter(({ is }) => is === 'CONFLICT')).toHaveLength(1)
+})
+
+test('what cools is what the core hands out to nobody, also after it was listed', async () => {
+  const rests = played(
+    network,
+    pool('10.0.0.0/28'),
+    ...['a/1', 'b/1', 'c/1', 'held/1'].map((who) => reserve(who)), // 10.0.0.1 to 10.0.0.4
+    release('a/1'),
+    release('b/1'),
+    after(5 * MINUTE),
+    register('d'),
+    lists('d', ['z/1@10.0.0.1']),
+    lists('d', ['z/1@10.0.0.1']),
+    enable('d'),
+    lists('d', []),
+    release('c/1'),
+    command({ type: 'hold', hold: 'CLOCK', why: 'set forward', stepMs: 1_000 }),
+  )
+  await storeScene(admin, rests, 'rests')
+  const by = restedBy(rests.image, Date.now())
+  const expected = [...rests.image.records.values()].map(({ address, state }) => {
+    const ready = readyAt(rests.image, address)
+    return { address, state: state !== 'FREE' ? state : ready! > by ? 'COOLING' : 'FREE' }
+  })
+  expect(expected.map(({ state }) => state)).toEqual(['COOLING', 'FREE', 'COOLING', 'RESERVED'])
+  expect(
+    await ask(
+      `select host(address) as address, state from pool_touched('rests', '10.0.0.0/28', 32) order by 1`,
+    ),
+  ).toEqual(expected)
+  for (const { address, state } of expected) {
+    const [answer] = await ask(`select evidence from explain_address('rests', $1) where step = 0`, address)
+    expect(answer!.evidence.state, address).toBe(state)
+  }
 })

@@ -62,7 +62,6 @@ describe('the service', () => {
       pool_sample: 'DISU',
       attention: 'DISU',
       migration: 'S',
-      migration_lock: 'S',
     })
     const owned = `select relname from pg_class c join pg_roles r on r.oid = c.relowner where r.rolname = 'ipledger_service'`
     expect(await query(database.adminUrl, owned)).toEqual([])

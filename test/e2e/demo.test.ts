@@ -86,7 +86,7 @@ test('MIR-1238: what is told of each address is in its log', async () => {
   const plain = sentences.map((one) => one.replace(/\s+/g, ' '))
   for (const [at, { actor, cause }] of story.entries()) expect(plain[at]).toContain(`by ${actor} (${cause})`)
   expect(plain[4]).toMatch(
-    /missed it in \d counted reports .* it said gone .* policy: 3 misses, minimum age 1 s/,
+    /missed it in \d counted reports .* it answered gone .* policy: 3 misses, minimum age 1 s/,
   )
 
   // Lists that were told are those the source is known for.

@@ -11,18 +11,6 @@ export const TO_VERIFY = `
       or v.finished_at < clock_timestamp() - interval '5 minutes'
    order by v.started_at nulls first, l.network_id`
 
-/** The same minute is sampled once, whichever process comes first. */
-export const SAMPLE = `
-  insert into ipledger.pool_sample (network_id, pool_id, at, size, excluded, free, cooling, reserved, active, quarantined)
-  select p.network_id, p.pool_id, date_trunc('minute', now()), u.size, u.excluded, u.free, u.cooling, u.reserved, u.active, u.quarantined
-    from ipledger.pool p join ipledger_audit.pool_usage u on u.network = p.network_id and u.pool = p.name
-   where p.network_id = $1
-     and not exists (
-       select from ipledger.pool_sample s
-        where s.network_id = p.network_id and s.pool_id = p.pool_id and s.at = date_trunc('minute', now()))
-      on conflict (network_id, pool_id, at) do nothing
-  returning pool_id`
-
 /** Rows are pruned by stretches: of an hour's requests at 5,000 a second, 300,000 rows. Not measured. */
 const STRETCH = '1 minute'
 

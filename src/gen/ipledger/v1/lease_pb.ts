@@ -367,7 +367,7 @@ export const BatchReserveRequestSchema: GenMessage<BatchReserveRequest, {jsonTyp
   messageDesc(file_ipledger_v1_lease, 3);
 
 /**
- * What became of one item of BatchReserve.
+ * Result of one item of BatchReserve.
  *
  * @generated from message ipledger.v1.BatchReserveResult
  */
@@ -397,7 +397,7 @@ export type BatchReserveResult = Message<"ipledger.v1.BatchReserveResult"> & {
 };
 
 /**
- * What became of one item of BatchReserve.
+ * Result of one item of BatchReserve.
  *
  * @generated from message ipledger.v1.BatchReserveResult
  */
@@ -665,7 +665,7 @@ export const BatchConfirmRequestSchema: GenMessage<BatchConfirmRequest, {jsonTyp
   messageDesc(file_ipledger_v1_lease, 8);
 
 /**
- * What became of one item of BatchConfirm.
+ * Result of one item of BatchConfirm.
  *
  * @generated from message ipledger.v1.BatchConfirmResult
  */
@@ -695,7 +695,7 @@ export type BatchConfirmResult = Message<"ipledger.v1.BatchConfirmResult"> & {
 };
 
 /**
- * What became of one item of BatchConfirm.
+ * Result of one item of BatchConfirm.
  *
  * @generated from message ipledger.v1.BatchConfirmResult
  */
@@ -975,7 +975,7 @@ export const BatchReleaseRequestSchema: GenMessage<BatchReleaseRequest, {jsonTyp
   messageDesc(file_ipledger_v1_lease, 13);
 
 /**
- * What became of one item of BatchRelease.
+ * Result of one item of BatchRelease.
  *
  * @generated from message ipledger.v1.BatchReleaseResult
  */
@@ -1005,7 +1005,7 @@ export type BatchReleaseResult = Message<"ipledger.v1.BatchReleaseResult"> & {
 };
 
 /**
- * What became of one item of BatchRelease.
+ * Result of one item of BatchRelease.
  *
  * @generated from message ipledger.v1.BatchReleaseResult
  */
@@ -2007,7 +2007,7 @@ export type WatchLeasesResponse = Message<"ipledger.v1.WatchLeasesResponse"> & {
   changes: LeaseChange[];
 
   /**
-   * Number of the log up to which everything has been told now. 0: the initial state is not yet complete; whoever is cut
+   * Number of the log up to which everything has been sent now. 0: the initial state is not yet complete; whoever is cut
    * off then begins anew.
    *
    * @generated from field: uint64 position = 2;
@@ -2037,7 +2037,7 @@ export type WatchLeasesResponseJson = {
   changes?: LeaseChangeJson[];
 
   /**
-   * Number of the log up to which everything has been told now. 0: the initial state is not yet complete; whoever is cut
+   * Number of the log up to which everything has been sent now. 0: the initial state is not yet complete; whoever is cut
    * off then begins anew.
    *
    * @generated from field: uint64 position = 2;
@@ -2094,7 +2094,7 @@ export type LeaseChange = Message<"ipledger.v1.LeaseChange"> & {
   time?: Timestamp | undefined;
 
   /**
-   * Who did it.
+   * Its actor.
    *
    * @generated from field: string actor = 5;
    */
@@ -2143,7 +2143,7 @@ export type LeaseChangeJson = {
   time?: TimestampJson;
 
   /**
-   * Who did it.
+   * Its actor.
    *
    * @generated from field: string actor = 5;
    */
@@ -2506,7 +2506,7 @@ export const LeaseService: GenService<{
     output: typeof WatchLeasesResponseSchema;
   },
   /**
-   * What became of a request. An unknown id is an answer (`committed: false`), not an error.
+   * The outcome of a request. An unknown id is an answer (`committed: false`), not an error.
    *
    * @generated from rpc ipledger.v1.LeaseService.GetRequest
    */

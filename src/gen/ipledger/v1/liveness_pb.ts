@@ -19,7 +19,7 @@ export const file_ipledger_v1_liveness: GenFile = /*@__PURE__*/
   fileDesc("ChppcGxlZGdlci92MS9saXZlbmVzcy5wcm90bxILaXBsZWRnZXIudjEibwoLU291cmNlU2lnaHQSDAoEbm9kZRgBIAEoCRITCgtvd25lcl9raW5kcxgCIAMoCRIQCghmYW1pbGllcxgDIAMoDRIrCghpbnRlcnZhbBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiLJBgoGU291cmNlEg8KB25ldHdvcmsYASABKAkSCgoCaWQYAiABKAkSJQoEa2luZBgDIAEoDjIXLmlwbGVkZ2VyLnYxLlNvdXJjZUtpbmQSJwoFc2lnaHQYBCABKAsyGC5pcGxlZGdlci52MS5Tb3VyY2VTaWdodBIpCghzZXR0aW5ncxgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSJwoFc3RhdGUYBiABKA4yGC5pcGxlZGdlci52MS5Tb3VyY2VTdGF0ZRIxCg1yZWdpc3RlcmVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1yZWdpc3RlcmVkX2J5GAggASgJEi4KCmVuYWJsZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCmVuYWJsZWRfYnkYCiABKAkSEwoLZW5hYmxlZF9zZXEYCyABKAQSLgoKcmV0aXJlZF9hdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFZXBvY2gYDSABKAkSMgoOZXBvY2hfYmVndW5fYXQYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBnN0YXR1cxgPIAEoDjIZLmlwbGVkZ2VyLnYxLlNvdXJjZVN0YXR1cxIvCgtyZXBvcnRlZF9hdBgQIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNbGFzdF9zZXF1ZW5jZRgRIAEoBBIvCgtjb21wbGV0ZV9hdBgSIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNY29tcGxldGVfaGVhZBgTIAEoBBIMCgRzaXplGBQgASgNEg8KB2NvdW50ZWQYFSABKAQSMQoNcGFydGlhbF9zaW5jZRgWIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPcGFydGlhbF9iZWNhdXNlGBcgAygJEjEKDWZhaWxpbmdfc2luY2UYGCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB2ZhaWx1cmUYGSABKAkiwwEKFVJlZ2lzdGVyU291cmNlUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEgoKAmlkGAIgASgJEiUKBGtpbmQYAyABKA4yFy5pcGxlZGdlci52MS5Tb3VyY2VLaW5kEicKBXNpZ2h0GAQgASgLMhguaXBsZWRnZXIudjEuU291cmNlU2lnaHQSKQoIc2V0dGluZ3MYBSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhIKCnJlcXVlc3RfaWQYBiABKAkiPQoWUmVnaXN0ZXJTb3VyY2VSZXNwb25zZRIjCgZzb3VyY2UYASABKAsyEy5pcGxlZGdlci52MS5Tb3VyY2UiXwoTRW5hYmxlU291cmNlUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEgoKAmlkGAIgASgJEhIKCnJlcXVlc3RfaWQYAyABKAkSFwoPYWNjZXB0X3VubGlzdGVkGAQgASgIIlsKFEVuYWJsZVNvdXJjZVJlc3BvbnNlEiMKBnNvdXJjZRgBIAEoCzITLmlwbGVkZ2VyLnYxLlNvdXJjZRIOCgZwbGFjZWQYAiABKA0SDgoGbGlzdGVkGAMgASgNIkYKE1JldGlyZVNvdXJjZVJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIKCgJpZBgCIAEoCRISCgpyZXF1ZXN0X2lkGAMgASgJImIKFFJldGlyZVNvdXJjZVJlc3BvbnNlEiMKBnNvdXJjZRgBIAEoCzITLmlwbGVkZ2VyLnYxLlNvdXJjZRITCgt1bndpdG5lc3NlZBgCIAEoDRIQCgh1bmxpc3RlZBgDIAEoDSKQAQoSTGlzdFNvdXJjZXNSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSCgoCaWQYAiABKAkSDAoEbm9kZRgDIAEoCRIoCgZzdGF0ZXMYBCADKA4yGC5pcGxlZGdlci52MS5Tb3VyY2VTdGF0ZRIRCglwYWdlX3NpemUYBSABKA0SEgoKcGFnZV90b2tlbhgGIAEoCSJUChNMaXN0U291cmNlc1Jlc3BvbnNlEiQKB3NvdXJjZXMYASADKAsyEy5pcGxlZGdlci52MS5Tb3VyY2USFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIqwCCghTaWdodGluZxIOCgZzb3VyY2UYASABKAkSDwoHYWRkcmVzcxgCIAEoCRIhCgVvd25lchgDIAEoCzISLmlwbGVkZ2VyLnYxLk93bmVyEg0KBXN0YXRlGAQgASgJEg4KBmxpc3RlZBgFIAEoCBIUCgxhcHBlYXJlZF9zZXEYBiABKAQSLwoLYXBwZWFyZWRfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhQKDHZhbmlzaGVkX3NlcRgIIAEoBBIvCgt2YW5pc2hlZF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLdGVybWluYWxfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIoEBChRMaXN0U2lnaHRpbmdzUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEg4KBnNvdXJjZRgCIAEoCRIPCgdhZGRyZXNzGAMgASgJEhAKCHZhbmlzaGVkGAQgASgIEhEKCXBhZ2Vfc2l6ZRgFIAEoDRISCgpwYWdlX3Rva2VuGAYgASgJIloKFUxpc3RTaWdodGluZ3NSZXNwb25zZRIoCglzaWdodGluZ3MYASADKAsyFS5pcGxlZGdlci52MS5TaWdodGluZxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiNwoUQmVnaW5TbmFwc2hvdFJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIOCgZzb3VyY2UYAiABKAkirgEKFUJlZ2luU25hcHNob3RSZXNwb25zZRIQCghzZXF1ZW5jZRgBIAEoBBIMCgRoZWFkGAIgASgEEiwKCGJlZ3VuX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBILCgNlcmEYBCABKA0SKwoIaW50ZXJ2YWwYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDQoFcHJvb2YYBiABKAwinwEKDVNuYXBzaG90RW50cnkSDwoHYWRkcmVzcxgBIAEoCRIPCgduZXR3b3JrGAIgASgJEgwKBGtpbmQYAyABKAkSDAoEbmFtZRgEIAEoCRILCgN1aWQYBSABKAkSEwoLaW5jYXJuYXRpb24YBiABKAkSEQoJaW50ZXJmYWNlGAcgASgJEgwKBG5vZGUYCCABKAkSDQoFc3RhdGUYCSABKAki9gEKFVJlcG9ydFNuYXBzaG90UmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEg4KBnNvdXJjZRgCIAEoCRINCgVlcG9jaBgDIAEoCRIQCghzZXF1ZW5jZRgEIAEoBBIMCgRoZWFkGAUgASgEEiwKCGJlZ3VuX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghjb21wbGV0ZRgHIAEoCBIrCgdlbnRyaWVzGAggAygLMhouaXBsZWRnZXIudjEuU25hcHNob3RFbnRyeRIRCgl1bmNoYW5nZWQYCSABKAkSDQoFcHJvb2YYCiABKAwiYAoMVmVyaWZpY2F0aW9uEgoKAmlkGAEgASgJEiEKBW93bmVyGAIgASgLMhIuaXBsZWRnZXIudjEuT3duZXISDwoHYWRkcmVzcxgDIAEoCRIQCghsZWFzZV9pZBgEIAEoCSKjAgoWUmVwb3J0U25hcHNob3RSZXNwb25zZRIQCghjb21wbGV0ZRgBIAEoCBIPCgdjb3VudGVkGAIgASgIEg8KB2JlY2F1c2UYAyADKAkSDgoGcmVzZW5kGAQgASgIEg4KBmRpZ2VzdBgFIAEoCRISCgp1bnJlYWRhYmxlGAYgASgNEjAKDXZlcmlmaWNhdGlvbnMYByADKAsyGS5pcGxlZGdlci52MS5WZXJpZmljYXRpb24SFQoNbmV4dF9zZXF1ZW5jZRgIIAEoBBIRCgluZXh0X2hlYWQYCSABKAQSMQoNbmV4dF9iZWd1bl9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKbmV4dF9wcm9vZhgLIAEoDCKKAQoNTG9va1VwVmVyZGljdBIKCgJpZBgBIAEoCRIpCgZhbnN3ZXIYAiABKA4yGS5pcGxlZGdlci52MS5Mb29rVXBBbnN3ZXISMgoOdGVybWluYWxfc2luY2UYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBmRldGFpbBgEIAEoCSJ1ChVSZXBvcnRWZXJkaWN0c1JlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIOCgZzb3VyY2UYAiABKAkSDQoFZXBvY2gYAyABKAkSLAoIdmVyZGljdHMYBCADKAsyGi5pcGxlZGdlci52MS5Mb29rVXBWZXJkaWN0IjsKFlJlcG9ydFZlcmRpY3RzUmVzcG9uc2USEAoIYWNjZXB0ZWQYASABKA0SDwoHaWdub3JlZBgCIAEoDSKHAQoQUmVjb25jaWxlUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEgwKBHBvb2wYAiABKAkSDwoHYWRkcmVzcxgDIAEoCRIOCgZzb3VyY2UYBCABKAkSDAoEa2VwdBgFIAEoCBIRCglwYWdlX3NpemUYBiABKA0SEgoKcGFnZV90b2tlbhgHIAEoCSI7Cg1GaW5kaW5nUmVhc29uEgwKBGNvZGUYASABKAkSDgoGc291cmNlGAIgASgJEgwKBHRleHQYAyABKAkipgEKB0ZpbmRpbmcSDwoHYWRkcmVzcxgBIAEoCRIhCgVsZWFzZRgCIAEoCzISLmlwbGVkZ2VyLnYxLkxlYXNlEg8KB3ZlcmRpY3QYAyABKAkSKwoHYmVjYXVzZRgEIAMoCzIaLmlwbGVkZ2VyLnYxLkZpbmRpbmdSZWFzb24SKQoIZXZpZGVuY2UYBSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0ImIKEVJlY29uY2lsZVJlc3BvbnNlEiYKCGZpbmRpbmdzGAEgAygLMhQuaXBsZWRnZXIudjEuRmluZGluZxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSDAoEaGVhZBgDIAEoBCJsChFSZXN1bWVIb2xkUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEiUKBWNhdXNlGAIgASgOMhYuaXBsZWRnZXIudjEuSG9sZENhdXNlEgsKA3doeRgDIAEoCRISCgpyZXF1ZXN0X2lkGAQgASgJIjYKElJlc3VtZUhvbGRSZXNwb25zZRIgCgVob2xkcxgBIAMoCzIRLmlwbGVkZ2VyLnYxLkhvbGQipgEKCUF0dGVudGlvbhIMCgRjb2RlGAEgASgJEhAKCHNldmVyaXR5GAIgASgJEg0KBWNvdW50GAMgASgEEikKBXNpbmNlGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZzb3VyY2UYBSABKAkSDwoHYWRkcmVzcxgGIAEoCRIQCghsZWFzZV9pZBgHIAEoCRIMCgR0ZXh0GAggASgJInsKFExpc3RBdHRlbnRpb25SZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSDQoFY29kZXMYAiADKAkSDgoGc291cmNlGAMgASgJEgwKBGVhY2gYBCABKAgSEQoJcGFnZV9zaXplGAUgASgNEhIKCnBhZ2VfdG9rZW4YBiABKAkiVwoVTGlzdEF0dGVudGlvblJlc3BvbnNlEiUKBWl0ZW1zGAEgAygLMhYuaXBsZWRnZXIudjEuQXR0ZW50aW9uEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSpZCgpTb3VyY2VLaW5kEhsKF1NPVVJDRV9LSU5EX1VOU1BFQ0lGSUVEEAASCAoEUFVTSBABEgoKBkRPQ0tFUhACEg4KCktVQkVSTkVURVMQAxIICgRIVFRQEAQqVQoLU291cmNlU3RhdGUSHAoYU09VUkNFX1NUQVRFX1VOU1BFQ0lGSUVEEAASDgoKUkVHSVNURVJFRBABEgsKB0VOQUJMRUQQAhILCgdSRVRJUkVEEAMqWgoMU291cmNlU3RhdHVzEh0KGVNPVVJDRV9TVEFUVVNfVU5TUEVDSUZJRUQQABIICgRHT09EEAESCgoGU0lMRU5UEAISCwoHUEFSVElBTBADEggKBENPTEQQBCpoCgxMb29rVXBBbnN3ZXISHgoaTE9PS19VUF9BTlNXRVJfVU5TUEVDSUZJRUQQABIICgRMSVZFEAESDAoIVEVSTUlOQUwQAhIICgRHT05FEAMSCwoHVU5LTk9XThAEEgkKBUVSUk9SEAUy2gcKD0xpdmVuZXNzU2VydmljZRJZCg5SZWdpc3RlclNvdXJjZRIiLmlwbGVkZ2VyLnYxLlJlZ2lzdGVyU291cmNlUmVxdWVzdBojLmlwbGVkZ2VyLnYxLlJlZ2lzdGVyU291cmNlUmVzcG9uc2USUwoMRW5hYmxlU291cmNlEiAuaXBsZWRnZXIudjEuRW5hYmxlU291cmNlUmVxdWVzdBohLmlwbGVkZ2VyLnYxLkVuYWJsZVNvdXJjZVJlc3BvbnNlElMKDFJldGlyZVNvdXJjZRIgLmlwbGVkZ2VyLnYxLlJldGlyZVNvdXJjZVJlcXVlc3QaIS5pcGxlZGdlci52MS5SZXRpcmVTb3VyY2VSZXNwb25zZRJVCgtMaXN0U291cmNlcxIfLmlwbGVkZ2VyLnYxLkxpc3RTb3VyY2VzUmVxdWVzdBogLmlwbGVkZ2VyLnYxLkxpc3RTb3VyY2VzUmVzcG9uc2UiA5ACARJbCg1MaXN0U2lnaHRpbmdzEiEuaXBsZWRnZXIudjEuTGlzdFNpZ2h0aW5nc1JlcXVlc3QaIi5pcGxlZGdlci52MS5MaXN0U2lnaHRpbmdzUmVzcG9uc2UiA5ACARJbCg1CZWdpblNuYXBzaG90EiEuaXBsZWRnZXIudjEuQmVnaW5TbmFwc2hvdFJlcXVlc3QaIi5pcGxlZGdlci52MS5CZWdpblNuYXBzaG90UmVzcG9uc2UiA5ACAhJZCg5SZXBvcnRTbmFwc2hvdBIiLmlwbGVkZ2VyLnYxLlJlcG9ydFNuYXBzaG90UmVxdWVzdBojLmlwbGVkZ2VyLnYxLlJlcG9ydFNuYXBzaG90UmVzcG9uc2USWQoOUmVwb3J0VmVyZGljdHMSIi5pcGxlZGdlci52MS5SZXBvcnRWZXJkaWN0c1JlcXVlc3QaIy5pcGxlZGdlci52MS5SZXBvcnRWZXJkaWN0c1Jlc3BvbnNlEk8KCVJlY29uY2lsZRIdLmlwbGVkZ2VyLnYxLlJlY29uY2lsZVJlcXVlc3QaHi5pcGxlZGdlci52MS5SZWNvbmNpbGVSZXNwb25zZSIDkAIBEk0KClJlc3VtZUhvbGQSHi5pcGxlZGdlci52MS5SZXN1bWVIb2xkUmVxdWVzdBofLmlwbGVkZ2VyLnYxLlJlc3VtZUhvbGRSZXNwb25zZRJbCg1MaXN0QXR0ZW50aW9uEiEuaXBsZWRnZXIudjEuTGlzdEF0dGVudGlvblJlcXVlc3QaIi5pcGxlZGdlci52MS5MaXN0QXR0ZW50aW9uUmVzcG9uc2UiA5ACAWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_ipledger_v1_network, file_ipledger_v1_types]);
 
 /**
- * What a source can see. What it can't see is not missing from its list.
+ * The part of the network that a source can see. Only there a missing entry counts.
  *
  * @generated from message ipledger.v1.SourceSight
  */
@@ -54,7 +54,7 @@ export type SourceSight = Message<"ipledger.v1.SourceSight"> & {
 };
 
 /**
- * What a source can see. What it can't see is not missing from its list.
+ * The part of the network that a source can see. Only there a missing entry counts.
  *
  * @generated from message ipledger.v1.SourceSight
  */
@@ -123,7 +123,7 @@ export type Source = Message<"ipledger.v1.Source"> & {
   kind: SourceKind;
 
   /**
-   * What it declares that it can see.
+   * The part of the network that it can see.
    *
    * @generated from field: ipledger.v1.SourceSight sight = 4;
    */
@@ -151,7 +151,7 @@ export type Source = Message<"ipledger.v1.Source"> & {
   registeredAt?: Timestamp | undefined;
 
   /**
-   * By whom.
+   * Its actor.
    *
    * @generated from field: string registered_by = 8;
    */
@@ -165,7 +165,7 @@ export type Source = Message<"ipledger.v1.Source"> & {
   enabledAt?: Timestamp | undefined;
 
   /**
-   * By whom.
+   * Its actor.
    *
    * @generated from field: string enabled_by = 10;
    */
@@ -305,7 +305,7 @@ export type SourceJson = {
   kind?: SourceKindJson;
 
   /**
-   * What it declares that it can see.
+   * The part of the network that it can see.
    *
    * @generated from field: ipledger.v1.SourceSight sight = 4;
    */
@@ -333,7 +333,7 @@ export type SourceJson = {
   registeredAt?: TimestampJson;
 
   /**
-   * By whom.
+   * Its actor.
    *
    * @generated from field: string registered_by = 8;
    */
@@ -347,7 +347,7 @@ export type SourceJson = {
   enabledAt?: TimestampJson;
 
   /**
-   * By whom.
+   * Its actor.
    *
    * @generated from field: string enabled_by = 10;
    */
@@ -634,7 +634,7 @@ export type EnableSourceRequest = Message<"ipledger.v1.EnableSourceRequest"> & {
   requestId: string;
 
   /**
-   * What the source does not list of the leases on its node may be taken back by proof. Look at its list first.
+   * Leases on its node that the source does not list may be taken back by proof. Look at its list first.
    *
    * @generated from field: bool accept_unlisted = 4;
    */
@@ -669,7 +669,7 @@ export type EnableSourceRequestJson = {
   requestId?: string;
 
   /**
-   * What the source does not list of the leases on its node may be taken back by proof. Look at its list first.
+   * Leases on its node that the source does not list may be taken back by proof. Look at its list first.
    *
    * @generated from field: bool accept_unlisted = 4;
    */
@@ -2457,7 +2457,7 @@ export const FindingReasonSchema: GenMessage<FindingReason, {jsonType: FindingRe
   messageDesc(file_ipledger_v1_liveness, 23);
 
 /**
- * What would be done about one lease.
+ * The action that one lease would meet.
  *
  * @generated from message ipledger.v1.Finding
  */
@@ -2499,7 +2499,7 @@ export type Finding = Message<"ipledger.v1.Finding"> & {
 };
 
 /**
- * What would be done about one lease.
+ * The action that one lease would meet.
  *
  * @generated from message ipledger.v1.Finding
  */
@@ -2723,7 +2723,7 @@ export const ResumeHoldResponseSchema: GenMessage<ResumeHoldResponse, {jsonType:
   messageDesc(file_ipledger_v1_liveness, 27);
 
 /**
- * What waits for a person or for an answer: all of one code and source, or one of them.
+ * Matters that wait for a person or for an answer: all of one code and source, or one of them.
  *
  * @generated from message ipledger.v1.Attention
  */
@@ -2791,7 +2791,7 @@ export type Attention = Message<"ipledger.v1.Attention"> & {
 };
 
 /**
- * What waits for a person or for an answer: all of one code and source, or one of them.
+ * Matters that wait for a person or for an answer: all of one code and source, or one of them.
  *
  * @generated from message ipledger.v1.Attention
  */
@@ -3102,7 +3102,7 @@ export const SourceState = {
   REGISTERED: 1,
 
   /**
-   * What it lists and no longer lists changes leases.
+   * Its lists change leases, by their entries and by missing ones.
    *
    * @generated from enum value: ENABLED = 2;
    */
@@ -3336,7 +3336,7 @@ export const LivenessService: GenService<{
     output: typeof ListSourcesResponseSchema;
   },
   /**
-   * What sources list, by address.
+   * Entries of the sources' lists, by address.
    *
    * @generated from rpc ipledger.v1.LivenessService.ListSightings
    */

@@ -269,7 +269,7 @@ export const NetworkSchema: GenMessage<Network, {jsonType: NetworkJson}> = /*@__
   messageDesc(file_ipledger_v1_network, 1);
 
 /**
- * What a network that is RECOVERING waits for.
+ * The sources that a RECOVERING network waits for.
  *
  * @generated from message ipledger.v1.Recovery
  */
@@ -326,7 +326,7 @@ export type Recovery = Message<"ipledger.v1.Recovery"> & {
 };
 
 /**
- * What a network that is RECOVERING waits for.
+ * The sources that a RECOVERING network waits for.
  *
  * @generated from message ipledger.v1.Recovery
  */

@@ -190,7 +190,7 @@ export type Pool = Message<"ipledger.v1.Pool"> & {
   confirmWithin?: Duration | undefined;
 
   /**
-   * What Reserve does when sources are silent.
+   * Behaviour of Reserve when sources are silent.
    *
    * @generated from field: ipledger.v1.PoolLiveness liveness = 11;
    */
@@ -268,7 +268,7 @@ export type Pool = Message<"ipledger.v1.Pool"> & {
   reapPolicy?: ReapPolicy | undefined;
 
   /**
-   * Leases that a node may hold in it, in any state and spares too, and addresses quarantined on the word of its callers and
+   * Leases that a node may hold in it, in any state and spares too, and addresses quarantined by its callers and
    * sources. 0: any number.
    *
    * @generated from field: uint32 node_limit = 22;
@@ -353,7 +353,7 @@ export type PoolJson = {
   confirmWithin?: DurationJson;
 
   /**
-   * What Reserve does when sources are silent.
+   * Behaviour of Reserve when sources are silent.
    *
    * @generated from field: ipledger.v1.PoolLiveness liveness = 11;
    */
@@ -431,7 +431,7 @@ export type PoolJson = {
   reapPolicy?: ReapPolicyJson;
 
   /**
-   * Leases that a node may hold in it, in any state and spares too, and addresses quarantined on the word of its callers and
+   * Leases that a node may hold in it, in any state and spares too, and addresses quarantined by its callers and
    * sources. 0: any number.
    *
    * @generated from field: uint32 node_limit = 22;
@@ -1596,7 +1596,7 @@ export const ListPoolsResponseSchema: GenMessage<ListPoolsResponse, {jsonType: L
   messageDesc(file_ipledger_v1_pool, 12);
 
 /**
- * What Reserve does when the network's sources have not reported.
+ * Behaviour of Reserve when the network's sources have not reported.
  *
  * @generated from enum ipledger.v1.PoolLiveness
  */
@@ -1625,14 +1625,14 @@ export const PoolLiveness = {
 } as const;
 
 /**
- * What Reserve does when the network's sources have not reported.
+ * Behaviour of Reserve when the network's sources have not reported.
  *
  * @generated from enum ipledger.v1.PoolLiveness
  */
 export type PoolLiveness = (typeof PoolLiveness)[keyof typeof PoolLiveness] | UnknownEnum;
 
 /**
- * What Reserve does when the network's sources have not reported.
+ * Behaviour of Reserve when the network's sources have not reported.
  *
  * @generated from enum ipledger.v1.PoolLiveness
  */

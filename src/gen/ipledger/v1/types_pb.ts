@@ -226,7 +226,7 @@ export const RouteSchema: GenMessage<Route, {jsonType: RouteJson}> = /*@__PURE__
   messageDesc(file_ipledger_v1_types, 1);
 
 /**
- * What the owner of a lease configures besides its address. ipledger stores and repeats it, nothing more.
+ * Settings for the owner of a lease besides its address. ipledger stores and repeats them, nothing more.
  *
  * @generated from message ipledger.v1.PoolOptions
  */
@@ -254,7 +254,7 @@ export type PoolOptions = Message<"ipledger.v1.PoolOptions"> & {
 };
 
 /**
- * What the owner of a lease configures besides its address. ipledger stores and repeats it, nothing more.
+ * Settings for the owner of a lease besides its address. ipledger stores and repeats them, nothing more.
  *
  * @generated from message ipledger.v1.PoolOptions
  */
@@ -289,7 +289,7 @@ export const PoolOptionsSchema: GenMessage<PoolOptions, {jsonType: PoolOptionsJs
   messageDesc(file_ipledger_v1_types, 2);
 
 /**
- * Why a lease is quarantined, since when, and who said so.
+ * Why a lease is quarantined, since when, and its actor or source.
  *
  * @generated from message ipledger.v1.Quarantine
  */
@@ -324,7 +324,7 @@ export type Quarantine = Message<"ipledger.v1.Quarantine"> & {
 };
 
 /**
- * Why a lease is quarantined, since when, and who said so.
+ * Why a lease is quarantined, since when, and its actor or source.
  *
  * @generated from message ipledger.v1.Quarantine
  */
@@ -746,7 +746,7 @@ export const ItemErrorSchema: GenMessage<ItemError, {jsonType: ItemErrorJson}> =
   messageDesc(file_ipledger_v1_types, 5);
 
 /**
- * What a lease is. An address without a lease is free; a free one may be cooling.
+ * State of a lease. An address without a lease is free; a free one may be cooling.
  *
  * @generated from enum ipledger.v1.LeaseState
  */
@@ -789,14 +789,14 @@ export const LeaseState = {
 } as const;
 
 /**
- * What a lease is. An address without a lease is free; a free one may be cooling.
+ * State of a lease. An address without a lease is free; a free one may be cooling.
  *
  * @generated from enum ipledger.v1.LeaseState
  */
 export type LeaseState = (typeof LeaseState)[keyof typeof LeaseState] | UnknownEnum;
 
 /**
- * What a lease is. An address without a lease is free; a free one may be cooling.
+ * State of a lease. An address without a lease is free; a free one may be cooling.
  *
  * @generated from enum ipledger.v1.LeaseState
  */
