@@ -57,6 +57,7 @@ type Run = JobContext & {
   readonly askUntil: number
   /** Sources that failed to answer in this run: they are not asked again in it. */
   readonly failing: Set<string>
+  readonly without: ReadonlySet<RuleName>
   /** Addresses that reporting sources were asked about. */
   readonly awaited: Set<string>
   readonly done: { reaped: number; asked: number }
@@ -64,7 +65,9 @@ type Run = JobContext & {
 type Suspect = { readonly record: HeldRecord; readonly witnesses: readonly string[] }
 type Judged = Judgement & { readonly record: HeldRecord }
 
-export function createJudge({ stayMs = STAY_MS }: { readonly stayMs?: number } = {}): Job {
+type JudgeOptions = { readonly stayMs?: number; readonly without?: ReadonlySet<RuleName> }
+
+export function createJudge({ stayMs = STAY_MS, without = NO_RULES }: JudgeOptions = {}): Job {
   return async (context) => {
     const end = performance.now() + stayMs
     const askUntil = performance.now() + STAY_MS
@@ -75,7 +78,15 @@ export function createJudge({ stayMs = STAY_MS }: { readonly stayMs?: number } =
       failure ??= error
     }
     const begin = async (network: string) => {
-      const run: Run = { ...context, network, askUntil, failing: new Set(), awaited: new Set(), done }
+      const run = {
+        ...context,
+        network,
+        askUntil,
+        without,
+        failing: new Set<string>(),
+        awaited: new Set<string>(),
+        done,
+      }
       runs.push(run)
       await judgeSuspects(run)
       return {}
@@ -103,7 +114,8 @@ async function judgeSuspects(run: Run, addresses?: readonly string[]): Promise<v
   if (image === null) return
   const coverage = coverageOf(image)
   const records = addresses?.map((address) => image.records.get(address)) ?? image.records.values()
-  const pick = (record: AddressRecord | undefined) => suspectOf(run.ledger.now(), image, coverage, record)
+  const pick = (record: AddressRecord | undefined) =>
+    suspectOf(run.ledger.now(), image, coverage, record, run.without)
   for await (const suspects of sift(records, pick, AT_ONCE, run.signal))
     await judgeSome(run, image, coverage, suspects)
 }
@@ -142,7 +154,7 @@ async function judgeSome(
   coverage: Coverage,
   suspects: readonly Suspect[],
 ): Promise<void> {
-  const { database, network, ledger } = run
+  const { database, network, ledger, without } = run
   const rows = (text: string, keys: readonly string[]) =>
     ask<Record<string, unknown>>(database, text, [network, keys])
   const ids = [...new Set(suspects.flatMap(({ witnesses }) => witnesses))]
@@ -156,7 +168,7 @@ async function judgeSome(
       image,
       now: ledger.now(),
       freshness: (id: string) => freshness.get(id),
-      without: NO_RULES,
+      without,
     }
     return some.map(({ record }) => {
       const answers = lookUps.get(record.address) ?? []
@@ -166,7 +178,9 @@ async function judgeSome(
   const judged = await judgeAll(suspects)
   for (const { verdict } of judged) countJudgement(network, verdict)
   await reap(run, judged)
-  const questions = judged.flatMap((one) => (one.verdict === 'reap' ? [] : questionsDue(one, ledger.now())))
+  const questions = judged.flatMap((one) =>
+    one.verdict === 'reap' ? [] : questionsDue(one, ledger.now(), without),
+  )
   if (questions.length === 0) return
   const [{ head } = { head: 0 }] = await ask<{ head: number }>(database, HEAD, [network])
   const answered = await askAll(run, image, questions, head)
@@ -192,13 +206,13 @@ type Due = Question & { readonly attempts: number }
 const DOUBTS: ReadonlySet<string> = new Set(['live', 'unknown', 'error'])
 
 /** What is to be asked now, if only answers are lacking. */
-function questionsDue({ proof }: Judgement, now: number): readonly Due[] {
+function questionsDue({ proof }: Judgement, now: number, without: ReadonlySet<RuleName>): readonly Due[] {
   const since = new Map(proof.witnesses.map((one) => [one.id, one.since]))
   // What was asked before the last change is another question.
   const asked = proof.lookUps.filter(({ source, head }) => head >= (since.get(source) ?? 0))
   const isOver = ({ askedAt, attempts }: LookUp): boolean => now >= askedAt + retryMs(attempts)
   const standing = asked.filter((one) => !DOUBTS.has(one.answer) || !isOver(one))
-  const { verdict, questions } = judgeProof({ ...proof, lookUps: standing })
+  const { verdict, questions } = judgeProof({ ...proof, lookUps: standing }, without)
   if (verdict !== 'ask') return []
   const before = ({ source, owner }: Question) =>
     asked.find((one) => one.source === source && one.owner.kind === owner.kind && one.owner.uid === owner.uid)
