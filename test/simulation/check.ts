@@ -512,7 +512,7 @@ export class Checks {
       if (reason === 'REQUEST_ID_REUSED' && !isForged)
         this.fail(`${type} is refused, because another caller used its id ${requestId}`)
       const { pool } = outcome.refusal.metadata
-      const isOneOf = (claim: Claim) => claim.pools.slice(0, -1).includes(pool!)
+      const isOneOf = ({ pools, address }: Claim) => address === null && pools.slice(0, -1).includes(pool!)
       if (type === 'reserve' && NEXT_POOL.includes(reason) && command.claims.some(isOneOf))
         this.fail(`${type} was refused as ${reason} of pool ${pool}, and another was named after it`)
       if (reason === 'OUTCOME_UNKNOWN' || traceId === null) return
