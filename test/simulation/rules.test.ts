@@ -55,10 +55,3 @@ describe('without a rule some seed fails', () => {
     })
   }
 })
-
-describe('with all rules none does', () => {
-  for (let seed = 1; seed <= 3; seed++)
-    test(`seed ${seed}`, async () => {
-      expect((await simulate(seed, EVENTS)).failure).toBeNull()
-    })
-})
