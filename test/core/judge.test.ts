@@ -60,6 +60,10 @@ describe('reaps', () => {
       { sightings: [], record: { ...record, at: judgedAt - 3 * HOUR } },
     ],
     ['a quarantine that nobody saw, after the shorter age', quarantined({})],
+    [
+      'what is missed on and on after it was said to be gone',
+      witness({ missed: [...agent!.missed, { head: gone!.head + 1, at: gone!.askedAt + 1 }] }),
+    ],
     ['a witness that has nobody to be asked for', { witnesses: [agent, other] }],
   ])('%s', (_, change) => {
     assert.deepEqual(codes(change), [])
@@ -128,6 +132,7 @@ describe('asks', () => {
     ['when another kind was', answer({ owner: { kind: 'pod', name: 'x', uid: 'x' } })],
     ['when it was asked at a number before the misses', answer({ head: 0 })],
     ['when it was asked at a time before them', answer({ askedAt: agent!.missed[0]!.at - 1 })],
+    ['when it was asked between them', answer({ askedAt: agent!.missed[1]!.at - 1 })],
     ['when another is listed as ended', { ...sighting({ owner: owner('y/1') }), lookUps: [] }],
     [
       'when it was asked before its youth was over',
@@ -170,5 +175,6 @@ test('a promise is in force as long as its lease is reserved: until the deadline
 
 function quarantined(change: object) {
   const quarantine = { reason: 'FOREIGN', by: 'agent', node: '', at: record.at, why: 'so', ...change }
-  return { record: { ...record, state: 'QUARANTINED', quarantine }, sightings: [] }
+  const at = earliest - 1 - policy.minimumAgeMs
+  return { record: { ...record, at, state: 'QUARANTINED', quarantine }, sightings: [] }
 }
