@@ -8,9 +8,8 @@ import { ApiServer } from './api/http/server.ts'
 import { isLoopback, loopbackTokens, openTokens, type Tokens } from './api/tokens.ts'
 import { type Config, StartRefused } from './config.ts'
 import { startWorker } from './jobs/worker.ts'
-import type { Clock } from './ledger/clock.ts'
 import { Unavailable } from './ledger/ledger.ts'
-import { type OpenLedger, openLedger } from './ledger/open.ts'
+import { type LedgerOptions, type OpenLedger, openLedger } from './ledger/open.ts'
 import type { Reads } from './ledger/reads.ts'
 import { createReads } from './ledger/reads.ts'
 import { Observed } from './observed.ts'
@@ -27,10 +26,8 @@ export type ProcessOptions = {
   /** What ends a start between two of its steps. */
   readonly stopping?: AbortSignal
 }
-type Options = ProcessOptions & {
-  /** Tests have others. */
-  readonly clock?: Clock | undefined
-}
+/** Tests have another clock, and take rules out. */
+type Options = ProcessOptions & Pick<LedgerOptions, 'clock' | 'checks' | 'without'>
 type ServiceOptions = Options & { readonly worker: boolean }
 
 export type Service = {
@@ -176,7 +173,7 @@ async function openWriter(
   log: Logger,
   open: AsyncDisposableStack,
   embedded: 'own' | 'share',
-  { onFailure, stopping, clock }: Options,
+  { onFailure, stopping, clock, checks, without }: Options,
 ): Promise<Pick<Service, 'database' | 'ledger'>> {
   const database = open.adopt(await openDatabase(config, { log, embedded, onFailure }), (one) => one.stop())
   stopping?.throwIfAborted()
@@ -192,6 +189,8 @@ async function openWriter(
     traceId: currentTraceId,
     observer: observeLedger(log),
     clock,
+    checks,
+    without,
   })
   open.defer(() => ledger.close())
   open.defer(

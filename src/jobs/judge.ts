@@ -42,6 +42,7 @@ type Run = JobContext & {
   readonly askUntil: number
   /** Sources that gave no answer in this run: they are not asked again in it. */
   readonly failing: Set<string>
+  readonly without: ReadonlySet<RuleName>
   /** Addresses that reporting sources were asked about. */
   readonly awaited: Set<string>
   readonly done: { reaped: number; asked: number }
@@ -49,7 +50,9 @@ type Run = JobContext & {
 type Suspect = { readonly record: HeldRecord; readonly witnesses: readonly string[] }
 type Judged = Judgement & { readonly record: HeldRecord }
 
-export function createJudge({ stayMs = STAY_MS }: { readonly stayMs?: number } = {}): Job {
+type JudgeOptions = { readonly stayMs?: number; readonly without?: ReadonlySet<RuleName> }
+
+export function createJudge({ stayMs = STAY_MS, without = NO_RULES }: JudgeOptions = {}): Job {
   return async (context) => {
     const end = performance.now() + stayMs
     const askUntil = performance.now() + STAY_MS
@@ -58,7 +61,15 @@ export function createJudge({ stayMs = STAY_MS }: { readonly stayMs?: number } =
     const failures: unknown[] = []
     const note = (error: unknown): void => void failures.push(error)
     const begin = async (network: string) => {
-      const run: Run = { ...context, network, askUntil, failing: new Set(), awaited: new Set(), done }
+      const run = {
+        ...context,
+        network,
+        askUntil,
+        without,
+        failing: new Set<string>(),
+        awaited: new Set<string>(),
+        done,
+      }
       runs.push(run)
       await judgeSuspects(run)
       return {}
@@ -86,7 +97,8 @@ async function judgeSuspects(run: Run, addresses?: readonly string[]): Promise<v
   if (image === null) return
   const coverage = coverageOf(image)
   const records = addresses?.map((address) => image.records.get(address)) ?? image.records.values()
-  const pick = (record: AddressRecord | undefined) => suspectOf(run.ledger.now(), image, coverage, record)
+  const pick = (record: AddressRecord | undefined) =>
+    suspectOf(run.ledger.now(), image, coverage, record, run.without)
   for await (const suspects of scanInSlices(records, pick, AT_ONCE, run.signal))
     await judgeSome(run, image, coverage, suspects)
 }
@@ -125,7 +137,7 @@ async function judgeSome(
   coverage: Coverage,
   suspects: readonly Suspect[],
 ): Promise<void> {
-  const { database, network, ledger } = run
+  const { database, network, ledger, without } = run
   const query = (text: string, values: readonly unknown[]) => ask<Row>(database, text, values)
   const ids = [...new Set(suspects.flatMap(({ witnesses }) => witnesses))]
   const freshness = await readFreshness(query, network, ids)
@@ -136,7 +148,7 @@ async function judgeSome(
       image,
       now: ledger.now(),
       freshness: (id: string) => freshness.get(id),
-      without: NO_RULES,
+      without,
     }
     return some.map(({ record }) => {
       const evidence = { ...known, lookUps: lookUps.get(record.address) ?? [] }
@@ -146,7 +158,9 @@ async function judgeSome(
   const judged = await judgeAll(suspects)
   for (const { verdict } of judged) countJudgement(network, verdict)
   await reap(run, judged)
-  const questions = judged.flatMap((one) => (one.verdict === 'reap' ? [] : questionsDue(one, ledger.now())))
+  const questions = judged.flatMap((one) =>
+    one.verdict === 'reap' ? [] : questionsDue(one, ledger.now(), without),
+  )
   if (questions.length === 0) return
   const [last] = await ask<{ seq: number }>(database, lastEvent('$1'), [network])
   const answered = await askAll(run, image, questions, last!.seq)
@@ -172,13 +186,13 @@ type Due = Question & { readonly attempts: number }
 const DOUBTS: ReadonlySet<string> = new Set(['live', 'unknown', 'error'])
 
 /** What is to be asked now, if only answers are missing. */
-function questionsDue({ proof }: Judgement, now: number): readonly Due[] {
+function questionsDue({ proof }: Judgement, now: number, without: ReadonlySet<RuleName>): readonly Due[] {
   const since = new Map(proof.witnesses.map((one) => [one.id, one.since]))
   // A question from before the last change is another one.
   const asked = proof.lookUps.filter(({ source, head }) => head >= (since.get(source) ?? 0))
   const isOver = ({ askedAt, attempts }: LookUp): boolean => now >= askedAt + retryMs(attempts)
   const valid = asked.filter((one) => !DOUBTS.has(one.answer) || !isOver(one))
-  const { verdict, questions } = judgeProof({ ...proof, lookUps: valid })
+  const { verdict, questions } = judgeProof({ ...proof, lookUps: valid }, without)
   if (verdict !== 'ask') return []
   const before = ({ source, owner }: Question) =>
     asked.find((one) => one.source === source && one.owner.kind === owner.kind && one.owner.uid === owner.uid)

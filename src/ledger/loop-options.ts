@@ -58,6 +58,6 @@ export type LoopOptions = {
   readonly observer?: Observer | undefined
   /** Declared by the deployment: a failover loses nothing that was acknowledged. */
   readonly losesNothing?: boolean | undefined
-  readonly checks?: LoopChecks
-  readonly without?: ReadonlySet<RuleName>
+  readonly checks?: LoopChecks | undefined
+  readonly without?: ReadonlySet<RuleName> | undefined
 }

@@ -39,8 +39,8 @@ const SEEN: ReadonlySet<string> = new Set([
   'source-silent',
 ])
 
-const pages = readPages().flatMap(({ path, statements }) =>
-  statements.length === 0 ? [] : [[/([^/]+)\.md$/.exec(path)![1]!, statements] as const],
+const pages = readPages().flatMap(({ name, statements }) =>
+  statements.length === 0 ? [] : [[name.replace('.md', ''), statements] as const],
 )
 
 test.each(pages)('%s', async (name, statements) => {
@@ -60,7 +60,7 @@ test('quarantine-growing: what of a range can be excluded lies around what is he
   const other = await createTestDatabase()
   try {
     await withClient(other.adminUrl, (admin) => storeScene(admin, scene))
-    const page = readPages().find(({ path }) => path.endsWith('/quarantine-growing.md'))!
+    const page = readPages().find(({ name }) => name === 'quarantine-growing.md')!
     const gaps = page.statements.find((one) => one.includes('as add_exclude'))!
     const told: PageValues = { network: NETWORK, range: '10.77.0.128/25' }
     const asked = (client: pg.Client) => client.query(filledStatement(gaps, told))

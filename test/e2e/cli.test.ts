@@ -199,7 +199,7 @@ test('quarantine and reap say why; a reap names the version that was looked at',
   expect((await json('lease list --node gone-1')).leases).toMatchObject([{ leaseId: late.leaseId }])
 })
 
-incident('cli sources, sightings, findings and attention, as people read them', async (scene) => {
+incident('cli sources, sightings, findings and attention, as people read them', [], async (scene) => {
   const at = (line: string) => run(`${line} --network ${scene.network}`)
   await scene.pool('10.8.0.0/24')
   const registered = await at(

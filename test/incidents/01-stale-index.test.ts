@@ -8,9 +8,9 @@ import { serviceOn, useService } from '../support/service.ts'
 const running = await useService()
 const incident = useIncidents(running)
 
-// Fails without LOOK_UP_SAYS_GONE.
 incident(
   '1.1 stale-index-orphan-verdict: omitted by seven lists and found by the look-up, it stays, and nobody gets its address',
+  ['LOOK_UP_SAYS_GONE'],
   async (scene) => {
     await scene.pool('10.11.0.0/29')
     const agent = await scene.agent('n1')
@@ -37,9 +37,9 @@ incident(
   },
 )
 
-// Fails without LOOK_UP_SAYS_GONE.
 incident(
   '1.1 stale-index-orphan-verdict: an error, an unknown, no answer at all: alive, for as long as it goes on, and nothing grows',
+  ['LOOK_UP_SAYS_GONE'],
   async (scene) => {
     await scene.pool('10.11.1.0/28')
     const agent = await scene.agent('n1')
@@ -98,9 +98,9 @@ incident(
   },
 )
 
-// Fails without LOOK_UP_SAYS_GONE.
 incident(
   '1.1 stale-index-orphan-verdict: what the list has as ended costs no look-up, and its grace is waited for',
+  ['LOOK_UP_SAYS_GONE'],
   async (scene) => {
     await scene.pool('10.11.2.0/28')
     const agent = await scene.agent('n1')
@@ -119,9 +119,9 @@ incident(
   },
 )
 
-// Fails without EVERY_WITNESS_MISSES, AGE_OF_THE_LAST_CHANGE.
 incident(
   '1.1 stale-index-orphan-verdict: one sighting resets the count, and k misses need an age as well',
+  ['EVERY_WITNESS_MISSES', 'AGE_OF_THE_LAST_CHANGE'],
   async (scene) => {
     const { reality } = scene
     await scene.pool('10.11.3.0/28')
@@ -150,9 +150,9 @@ incident(
   },
 )
 
-// Fails without DOUBT_IS_LIFE.
 incident(
   '1.2 async-status-as-live-set: a list that is written late frees nothing at a restart; both must miss it',
+  ['DOUBT_IS_LIFE'],
   async (scene) => {
     const { reality } = scene
     await scene.pool('10.12.0.0/28')

@@ -14,9 +14,9 @@ const incident = useIncidents(running)
 const eager = { minimumAge: '1s', unwitnessedAge: '1s' }
 const onNode = (name: string, more: object = {}) => sandbox(name, { node: 'n1', ...more })
 
-// Fails without AGE_OF_THE_LAST_CHANGE.
 incident(
   '2.1 pending-workload-reaped: a hundred runs before the deadline take nothing, and one after it does',
+  ['AGE_OF_THE_LAST_CHANGE'],
   async (scene) => {
     // Old enough for anything after a second, so that it is the deadline that keeps them.
     await scene.pool('10.21.0.0/28', { reapPolicy: eager })
@@ -49,9 +49,9 @@ incident(
   },
 )
 
-// Fails without EVERY_WITNESS_MISSES.
 incident(
   '2.2 list-order: a lease committed while a source was looking is missed by no such look, however many there were',
+  [],
   async (scene) => {
     const { call } = scene
     await scene.pool('10.22.0.0/28', { reapPolicy: eager })
@@ -76,9 +76,9 @@ incident(
   },
 )
 
-// Fails without LOOK_UP_SAYS_GONE.
 incident(
   '2.3 repair-loop-between-two-writes: hundreds of Reserve and Confirm while reaper and reconciler run without pause: nothing alive is taken',
+  ['LOOK_UP_SAYS_GONE'],
   async (scene) => {
     const { network, call, reality } = scene
     const seed = Number(process.env.IPLEDGER_TEST_SEED ?? Math.floor(Math.random() * 2 ** 31))
@@ -145,9 +145,9 @@ incident(
   },
 )
 
-// Fails without RELEASED_BUT_LIVE_IS_KEPT.
 incident(
   '2.3 repair-loop-between-two-writes: a repair that looked before a Release gives the address back to nobody',
+  ['RELEASED_BUT_LIVE_IS_KEPT'],
   async (scene) => {
     const { call, reality } = scene
     await scene.pool('10.24.0.0/28')

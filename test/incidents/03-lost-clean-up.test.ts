@@ -23,9 +23,9 @@ function caller(method: string, message: object): ClientRequest {
   return sent.end(JSON.stringify(message))
 }
 
-// Fails without GRACE_AFTER_THE_DEADLINE.
 incident(
   '3.2 failure-after-allocate: ninety callers killed between Reserve and Confirm leak nothing for long',
+  ['GRACE_AFTER_THE_DEADLINE'],
   async (scene) => {
     const { network, call, reality } = scene
     await scene.pool('10.32.0.0/24')
@@ -72,9 +72,9 @@ incident(
   },
 )
 
-// Fails without OWNER_HAS_A_LIMIT, NEWER_LIFE_SUPERSEDES.
 incident(
   '3.1 crash-loop-drains-pool: four crash loops hold no more than their share, and never lose the life that runs',
+  ['OWNER_HAS_A_LIMIT', 'NEWER_LIFE_SUPERSEDES'],
   async (scene) => {
     const { call, network, reality } = scene
     // 32 addresses, less the first and the last.
@@ -138,9 +138,9 @@ incident(
   },
 )
 
-// Fails without DOUBT_IS_LIFE.
 incident(
   '3.1 crash-loop-drains-pool: an old life that is still listed is not freed, one that is gone is',
+  ['DOUBT_IS_LIFE'],
   async (scene) => {
     const { reality } = scene
     await scene.pool('10.31.1.0/27')

@@ -33,9 +33,9 @@ function permutations<T>(items: readonly T[]): T[][] {
   )
 }
 
-// Fails without CLOSED_IS_REFUSED.
 incident(
   '4.1 stale-write-after-delete: released is released, for every order of late messages, at every replica',
+  ['CLOSED_IS_REFUSED'],
   async (scene) => {
     const { network, call } = scene
     await scene.pool('10.41.0.0/24')
@@ -66,9 +66,9 @@ incident(
   },
 )
 
-// Fails without RELEASED_BUT_LIVE_IS_KEPT.
 incident(
   '4.1 stale-write-after-delete: a list from before the release brings nothing back, a newer one sets it aside',
+  ['RELEASED_BUT_LIVE_IS_KEPT'],
   async (scene) => {
     const { call } = scene
     await scene.pool('10.41.1.0/24')
@@ -107,9 +107,9 @@ incident(
 
 type Step = 'reserve' | 'confirm' | 'release'
 
-// Fails without CLOSED_IS_REFUSED.
 incident(
   '4.2 late-add-after-delete: every order of two calls of one life, and nothing is held after its Release',
+  ['CLOSED_IS_REFUSED'],
   async (scene) => {
     const { network, call } = scene
     await scene.pool('10.42.0.0/23')
@@ -174,6 +174,7 @@ incident(
 
 incident(
   '4.3 late-delete-hits-successor: a Release replayed a hundred times ends the lease it names and no other',
+  [],
   async (scene) => {
     const { network, call, reality } = scene
     // One address, so that the successor has that of the first.
@@ -209,9 +210,9 @@ incident(
   },
 )
 
-// Fails without CLOSED_IS_REFUSED.
 incident(
   '4.1 stale-write-after-delete: closings are forgotten after their horizon, and the log still refuses',
+  ['CLOSED_IS_REFUSED'],
   async (scene) => {
     const { network, call, reality } = scene
     await scene.pool('10.44.0.0/28')

@@ -34,6 +34,7 @@ const states = async (scene: Scene): Promise<Readonly<Record<string, number>>> =
 
 incident(
   '5.1 empty-map-after-restart: 200 leases, and a node that comes back with nothing, then ten, then all of them',
+  [],
   async (scene) => {
     const { reality } = scene
     await scene.pool('10.51.0.0/23')
@@ -74,9 +75,9 @@ incident(
   },
 )
 
-// Fails without LOOK_UP_SAYS_GONE, MANY_REAPS_HOLD.
 incident(
   '5.2 presumed-stale-then-erased: a source that loses a whole block takes nothing, and everything is as before when it is back',
+  ['LOOK_UP_SAYS_GONE', 'MANY_REAPS_HOLD'],
   async (scene) => {
     const { call, network } = scene
     await scene.pool('10.52.0.0/23')
@@ -137,6 +138,7 @@ incident(
 
 incident(
   '5.3 allocate-before-synced: restart after restart, and the one address of the pool is never somebody else’s',
+  [],
   async (scene) => {
     const { call } = scene
     await scene.pool('10.53.0.0/32')
@@ -156,9 +158,9 @@ incident(
   },
 )
 
-// Fails without DOUBT_IS_LIFE.
 incident(
   '5.4 only-one-family-visible: a hundred lists of a source that sees v4 alone are no miss of a v6 address',
+  ['DOUBT_IS_LIFE'],
   async (scene) => {
     const { reality } = scene
     await scene.pool('10.54.0.0/28')
@@ -186,9 +188,9 @@ incident(
   },
 )
 
-// Fails without MANY_REAPS_HOLD, DOUBT_IS_LIFE.
 incident(
   '5.4 only-one-family-visible: a source that claims v6 and has never listed any is stopped by the dry run, by the refusal to enable it, and by the cap',
+  ['MANY_REAPS_HOLD', 'DOUBT_IS_LIFE'],
   async (scene) => {
     const { call, network, reality } = scene
     await scene.pool('fd55::/120')

@@ -30,9 +30,9 @@ async function reapNode({ call, network }: Scene, node: string, why: string): Pr
   return await call('LeaseService/Reap', { network, node, head, why })
 }
 
-// Fails without UNCONFIRMED_REMOVAL_IS_KEPT.
 incident(
   '6.1 warn-and-continue: a removal that fails three times keeps the address three times, and is released once',
+  ['UNCONFIRMED_REMOVAL_IS_KEPT'],
   async (scene) => {
     const { call, reality } = scene
     await scene.pool('10.61.0.0/32')
@@ -62,9 +62,9 @@ incident(
   },
 )
 
-// Fails without UNCONFIRMED_REMOVAL_IS_KEPT.
 incident(
   '6.1 warn-and-continue: of a node that is gone for good, what hangs is freed by that statement and not before',
+  ['UNCONFIRMED_REMOVAL_IS_KEPT'],
   async (scene) => {
     const { call, reality } = scene
     await scene.pool('10.61.1.0/28')
@@ -89,9 +89,9 @@ incident(
   },
 )
 
-// Fails without UNCONFIRMED_REMOVAL_IS_KEPT, LISTED_IS_LOOKED_AT_AGAIN.
 incident(
   '6.3 terminating-on-unreachable-node: silence frees nothing, an operator’s word does, and a false one is found out',
+  ['UNCONFIRMED_REMOVAL_IS_KEPT', 'LISTED_IS_LOOKED_AT_AGAIN'],
   async (scene) => {
     const { call, reality } = scene
     await scene.pool('10.63.0.0/26')
@@ -135,6 +135,7 @@ incident(
 
 incident(
   '7.1 restart-forgets-running-workloads: projections truncated by accident: nothing is handed out until they are rebuilt',
+  [],
   async (scene) => {
     const { network, call } = scene
     await scene.pool('10.71.0.0/29')
@@ -156,9 +157,9 @@ incident(
   },
 )
 
-// Fails without LISTED_IS_LOOKED_AT_AGAIN.
 incident(
   '7.1 restart-forgets-running-workloads: what runs and is in no books is adopted at once, and never handed out before',
+  ['LISTED_IS_LOOKED_AT_AGAIN'],
   async (scene) => {
     const { reality } = scene
     // The workloads are older than the books: the pool is made over what runs there already.
@@ -185,6 +186,7 @@ incident(
 
 incident(
   '7.4 two-allocators-one-range: a live address of nobody known is set aside, on every path to an address',
+  [],
   async (scene) => {
     const { call, network, reality } = scene
     await scene.pool('10.74.0.0/26')
@@ -231,6 +233,7 @@ incident(
 
 incident(
   '7.4 two-allocators-one-range: 32 candidates that its caller sees live end in an error of their own, and stay held',
+  [],
   async (scene) => {
     const { call, network } = scene
     await scene.pool('10.75.0.0/22')
@@ -244,9 +247,9 @@ incident(
   },
 )
 
-// Fails without LISTED_IS_LOOKED_AT_AGAIN.
 incident(
   '7.1 restart-forgets-running-workloads: what diverged while nobody looked is repaired by the first run after the start',
+  ['LISTED_IS_LOOKED_AT_AGAIN'],
   async (scene) => {
     const agent = await scene.agent('n1')
     scene.reality.start({ name: 'old', node: 'n1', addresses: ['10.72.0.1'] })
@@ -261,9 +264,9 @@ incident(
   },
 )
 
-// Fails without DOUBT_IS_LIFE.
 incident(
   '7.5 container-keeps-address-after-books-changed: paused and stopped is alive for as long as it is listed, and comes back to its address',
+  ['DOUBT_IS_LIFE'],
   async (scene) => {
     await scene.pool('10.76.0.0/28')
     const agent = await scene.agent('n1')

@@ -11,9 +11,9 @@ import { waitFor } from '../support/wait-for.ts'
 const running = await useService()
 const incident = useIncidents(running)
 
-// Fails without CATCHES_UP_UNDER_THE_LOCK.
 incident(
   '8.6 check-then-insert: as many Reserves at once as there are addresses get one each',
+  ['CATCHES_UP_UNDER_THE_LOCK'],
   async (scene) => {
     const { call, reality } = scene
     await scene.pool('10.8.6.0/24')
@@ -35,9 +35,9 @@ incident(
   },
 )
 
-// Fails without CATCHES_UP_UNDER_THE_LOCK.
 incident(
   '8.2 swallowed-timeout: a commit that hangs is an unknown outcome, and asking again gives one lease',
+  ['CATCHES_UP_UNDER_THE_LOCK'],
   async (scene) => {
     const { network, call } = scene
     await scene.pool('10.8.2.0/29')
@@ -67,6 +67,7 @@ incident(
 
 incident(
   '8.3 deadline-consumed-waiting-for-lock: what was refused holds nothing, and some are served all the time',
+  [],
   async (scene) => {
     const { network, call, reality } = scene
     await scene.pool('10.8.16.0/20')
@@ -134,7 +135,7 @@ incident(
   },
 )
 
-incident('8.4 materialised-range: a /8 and a /48 cost what a /24 costs', async (scene) => {
+incident('8.4 materialised-range: a /8 and a /48 cost what a /24 costs', [], async (scene) => {
   const { network, call } = scene
   for (const [name, cidr, first, last] of [
     ['four', '10.0.0.0/8', '10.0.0.1', '10.255.255.254'],
@@ -166,6 +167,7 @@ function before(address: string, by: number): string {
 
 incident(
   '8.5 optimistic-retry-starvation: nobody is refused because of others while there are addresses',
+  [],
   async (scene) => {
     const { network, call, reality } = scene
     const crowd = async (pool: string) => {
@@ -204,9 +206,9 @@ incident(
   },
 )
 
-// Fails without ONE_WORD_FILLS_NO_POOL.
 incident(
   '8.8 quarantine-as-denial-of-service: one caller that sees everything in use drains no pool',
+  ['ONE_WORD_FILLS_NO_POOL'],
   async (scene) => {
     const { network, call, reality } = scene
     await scene.pool('10.88.0.0/20')
@@ -231,9 +233,9 @@ incident(
   },
 )
 
-// Fails without DOUBT_IS_LIFE.
 incident(
   '8.8 quarantine-as-denial-of-service: what nobody sees for three snapshots comes back by itself',
+  ['DOUBT_IS_LIFE'],
   async (scene) => {
     const { reality } = scene
     await scene.pool('10.89.0.0/26')
@@ -273,9 +275,9 @@ incident(
   },
 )
 
-// Fails without ONE_WORD_FILLS_NO_POOL.
 incident(
   '8.8 quarantine-as-denial-of-service: a source that cries wolf is capped, and beyond the cap nothing it sees is handed out',
+  ['ONE_WORD_FILLS_NO_POOL'],
   async (scene) => {
     const { call, network } = scene
     await scene.pool('10.90.0.0/24')

@@ -10,9 +10,9 @@ for (const [orphan, successor] of [
   ['10.91.0.2', '10.91.0.5'],
   ['10.91.0.5', '10.91.0.2'],
 ] as const) {
-  // Fails without NEWER_LIFE_SUPERSEDES.
   incident(
     `9.1 name-reused-by-successor: of two of one name the orphan goes, ${orphan}, and the live one stays, ${successor}`,
+    ['NEWER_LIFE_SUPERSEDES'],
     async (scene) => {
       const { reality } = scene
       await scene.pool('10.91.0.0/28')
@@ -47,9 +47,9 @@ for (const [orphan, successor] of [
   )
 }
 
-// Fails without DOUBT_IS_LIFE.
 incident(
   '9.2 wrong-location-recorded: booked on one node and live on another for an hour, it is kept, and the difference is told',
+  ['DOUBT_IS_LIFE'],
   async (scene) => {
     const { reality } = scene
     await scene.pool('10.92.0.0/28')

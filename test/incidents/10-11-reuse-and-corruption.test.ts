@@ -1,10 +1,10 @@
 /** Reuse at once (group 10 of docs/incidents.md), and records that cannot be read or are written over (group 11). */
-import { expect, onTestFinished, test } from 'vitest'
+import { expect, onTestFinished } from 'vitest'
 import { POLICY } from '../../src/core/policy.ts'
 import { serve } from '../e2e/commands.ts'
 import { INTERVAL } from '../support/agent.ts'
 import { createTestDatabase } from '../support/database.ts'
-import { HOUR, type LeaseJson, sandbox, useIncidents } from '../support/incident.ts'
+import { HOUR, type LeaseJson, playWithout, sandbox, useIncidents } from '../support/incident.ts'
 import { rpc } from '../support/rpc.ts'
 import { serviceOn, useService } from '../support/service.ts'
 import { expectVerified } from '../support/verified.ts'
@@ -12,51 +12,55 @@ import { expectVerified } from '../support/verified.ts'
 const running = await useService()
 const incident = useIncidents(running)
 
-// Fails without ADDRESS_COOLS, CLOCK_NEVER_GOES_BACK.
-test('10.2 cooling-forgotten-on-restart: kill -9 a second after the Release, and it cools all the same', async () => {
-  const database = await createTestDatabase()
-  onTestFinished(() => database.drop())
-  const first = await serve({ DATABASE_URL: database.adminUrl }, '--no-worker')
-  const before = rpc(first.url)
-  await before.ok('PoolService/CreatePool', { name: 'one', cidr: '10.102.0.0/32' })
-  const request = (name: string) => ({ owner: sandbox(name), claims: [{ pool: 'one' }] })
-  const [lease] = (await before.ok('LeaseService/Reserve', request('first'))).leases
-  const [released] = (await before.ok('LeaseService/Release', { leaseId: lease.leaseId })).leases
-  first.child.kill('SIGKILL')
-  await first.finished
+playWithout(
+  '10.2 cooling-forgotten-on-restart: kill -9 a second after the Release, and it cools all the same',
+  ['ADDRESS_COOLS', 'CLOCK_NEVER_GOES_BACK'],
+  running.out,
+  async () => {
+    const database = await createTestDatabase()
+    onTestFinished(() => database.drop())
+    const first = await serve({ DATABASE_URL: database.adminUrl }, '--no-worker')
+    const before = rpc(first.url)
+    await before.ok('PoolService/CreatePool', { name: 'one', cidr: '10.102.0.0/32' })
+    const request = (name: string) => ({ owner: sandbox(name), claims: [{ pool: 'one' }] })
+    const [lease] = (await before.ok('LeaseService/Reserve', request('first'))).leases
+    const [released] = (await before.ok('LeaseService/Release', { leaseId: lease.leaseId })).leases
+    first.child.kill('SIGKILL')
+    await first.finished
 
-  const time = { movedBy: 0 }
-  await using second = await serviceOn({ database, time })
-  const after = second.call
-  const cooling = async (what: string) => {
-    const told = await after('LeaseService/Reserve', request('next'))
-    expect(told.reason, what).toBe('POOL_EXHAUSTED')
-    const named = await after('LeaseService/Reserve', {
-      ...request('next'),
-      claims: [{ address: '10.102.0.0' }],
-    })
-    expect(named.reason, what).toBe('ADDRESS_COOLING')
-  }
-  expect(Date.parse(released.availableAt) - Date.parse(released.endedAt)).toBe(POLICY.cooldownMs)
-  await cooling('after the restart')
-  time.movedBy += POLICY.cooldownMs - 10_000
-  await cooling('ten seconds before the end')
-  // The clock steps an hour back: the rest is not over sooner, and no time in the log runs backwards.
-  time.movedBy -= HOUR
-  await cooling('with the clock an hour back')
-  await after.ok('PoolService/UpdatePool', { name: 'one', labels: { said: 'an hour before' } })
-  const { events } = await after.ok('AuditService/ListEvents', {})
-  const times = events.map(({ time }: { time: string }) => Date.parse(time))
-  expect([...times].sort((a, b) => a - b)).toEqual(times)
-  time.movedBy += HOUR + 11_000
-  const [next] = (await after.ok('LeaseService/Reserve', request('next'))).leases
-  expect(next.address).toBe('10.102.0.0')
-  await expectVerified(database)
-})
+    const time = { movedBy: 0 }
+    await using second = await serviceOn({ database, time, out: running.out })
+    const after = second.call
+    const cooling = async (what: string) => {
+      const told = await after('LeaseService/Reserve', request('next'))
+      expect(told.reason, what).toBe('POOL_EXHAUSTED')
+      const named = await after('LeaseService/Reserve', {
+        ...request('next'),
+        claims: [{ address: '10.102.0.0' }],
+      })
+      expect(named.reason, what).toBe('ADDRESS_COOLING')
+    }
+    expect(Date.parse(released.availableAt) - Date.parse(released.endedAt)).toBe(POLICY.cooldownMs)
+    await cooling('after the restart')
+    time.movedBy += POLICY.cooldownMs - 10_000
+    await cooling('ten seconds before the end')
+    // The clock steps an hour back: the rest is not over sooner, and no time in the log runs backwards.
+    time.movedBy -= HOUR
+    await cooling('with the clock an hour back')
+    await after.ok('PoolService/UpdatePool', { name: 'one', labels: { said: 'an hour before' } })
+    const { events } = await after.ok('AuditService/ListEvents', {})
+    const times = events.map(({ time }: { time: string }) => Date.parse(time))
+    expect([...times].sort((a, b) => a - b)).toEqual(times)
+    time.movedBy += HOUR + 11_000
+    const [next] = (await after.ok('LeaseService/Reserve', request('next'))).leases
+    expect(next.address).toBe('10.102.0.0')
+    await expectVerified(database)
+  },
+)
 
-// Fails without ONLY_COUNTED_REPORTS_DECIDE.
 incident(
   '11.2 unparseable-address: what cannot be read makes the snapshot partial, and the rest of it protects',
+  ['ONLY_COUNTED_REPORTS_DECIDE'],
   async (scene) => {
     await scene.pool('10.112.0.0/24')
     const agent = await scene.agent('n1')
@@ -97,9 +101,9 @@ incident(
   },
 )
 
-// Fails without CATCHES_UP_UNDER_THE_LOCK.
 incident(
   '11.6 lost-update: Reserve and Reap on one pool at once, and the events add up to the table',
+  ['CATCHES_UP_UNDER_THE_LOCK'],
   async (scene) => {
     const { network, call } = scene
     await scene.pool('10.116.0.0/22', { cooldown: '0s' })

@@ -18,9 +18,9 @@ import { waitFor } from '../support/wait-for.ts'
 const running = await useService()
 const incident = useIncidents(running)
 
-// Fails without LOOK_UP_SAYS_GONE.
 incident(
   '15.1 no-history: who held an address at any instant, why each reap, and no way to change a row without an event',
+  ['LOOK_UP_SAYS_GONE'],
   async (scene) => {
     const { network, call, reality } = scene
     await scene.pool('10.151.0.0/29', { cooldown: '60s' })
@@ -80,9 +80,9 @@ incident(
   },
 )
 
-// Fails without DOUBT_IS_LIFE.
 incident(
   '16.2 session-lock-lies: a worker paused between verdict and Reap comes back and does nothing wrong',
+  ['DOUBT_IS_LIFE'],
   async (scene) => {
     const { reality } = scene
     await scene.pool('10.162.0.0/28')
@@ -138,6 +138,7 @@ incident(
 
 incident(
   '16.3 watch-skips-events: a writer whose commit hangs hides nothing from readers and skips no number',
+  [],
   async (scene) => {
     const { network, call } = scene
     await scene.pool('10.163.0.0/20')
@@ -188,9 +189,9 @@ incident(
   },
 )
 
-// Fails without DOUBT_IS_LIFE.
 incident(
   '16.5 legitimate-double-presence: a VM that moves is one lease, and lives as long as either node sees it',
+  ['DOUBT_IS_LIFE'],
   async (scene) => {
     const { reality } = scene
     await scene.pool('10.165.0.0/28')

@@ -176,7 +176,7 @@ test('every rule is evaluated, and none that must be quiet fires', async () => {
   const alerts = rules.filter(({ type }) => type === 'alerting')
   expect(alerts.map(({ name }) => name).sort()).toEqual(
     readAlerts()
-      .map(({ name }) => name)
+      .map(({ alert }) => alert)
       .sort(),
   )
   const loud = rules.filter(({ alerts = [] }) => alerts.some(({ state }) => state === 'firing'))

@@ -7,7 +7,17 @@ import type { Refusal } from '../../src/core/refusal.ts'
 import type { Agents, Send } from './agents.ts'
 import { forgedCommand, requestOf } from './hostile.ts'
 import type { Processes } from './processes.ts'
-import { callerOf, type Life, MINUTE, NETWORK, type Node, SECOND, type Spare, type World } from './world.ts'
+import {
+  callerOf,
+  type Life,
+  MINUTE,
+  NETWORK,
+  type Node,
+  SECOND,
+  SPILL,
+  type Spare,
+  type World,
+} from './world.ts'
 
 /** Longest time from an answer until its address is used, or between two uses: less than any age of the judge. */
 const LONGEST_START = 3.5 * MINUTE
@@ -16,6 +26,15 @@ const SPARE_START = MINUTE
 /** How long calls wait for others that they go together with. */
 const GATHERS = 5 * SECOND
 const UNKNOWN: readonly string[] = ['DATABASE_UNAVAILABLE', 'OUTCOME_UNKNOWN', 'DEADLINE_EXCEEDED']
+
+/** What lives ask for, one after the other: a block, an address of one of several pools, one of each family. */
+const CLAIMS: readonly (readonly (readonly string[])[] | undefined)[] = [
+  [['blocks']],
+  [['pool', 'spill']],
+  [['spill', 'pool']],
+  [['spill', 'pool'], ['blocks']],
+  ...[undefined, undefined, undefined],
+]
 
 type Item = Command<'reserve' | 'confirm' | 'release'>
 type Answered = Parameters<Send>[1]
@@ -159,6 +178,7 @@ export class Callers {
       state: 'asking',
       unit: null,
       address: '',
+      second: null,
       token: 0,
       deadline: null,
       excuse: null,
@@ -204,18 +224,19 @@ export class Callers {
     options: Partial<Command<'reserve'>> & { address?: string | null },
   ): Command<'reserve'> {
     const { address = null, requestId = null, ...rest } = options
-    const claim = {
-      pools: [id % 7 === 0 ? 'blocks' : 'pool'],
-      address,
-      preferPrevious: this.#world.chance(0.5),
-    }
+    const preferPrevious = this.#world.chance(0.5)
+    const claims = (CLAIMS[id % CLAIMS.length] ?? [['pool']]).map((pools, index) => ({
+      pools,
+      address: index === 0 ? address : null,
+      preferPrevious,
+    }))
     return {
       ...this.#envelope('Reserve', requestId, callerOf(isBound ? on.name : null)),
       type: 'reserve',
       owner,
       node: node.name,
-      labels: {},
-      claims: [claim],
+      labels: { life: String(id) },
+      claims,
       liveAddresses: [],
       confirmWithinMs: null,
       confirmed: false,
@@ -227,7 +248,8 @@ export class Callers {
   #reserve(life: Life): void {
     const world = this.#world
     const confirmWithinMs = world.chance(0.4) ? world.between(20 * SECOND, 90 * SECOND) : null
-    const address = life.id % 7 !== 0 && world.chance(0.15) ? `10.0.0.${world.between(1, 16)}` : null
+    const address =
+      life.id % CLAIMS.length !== 0 && world.chance(0.15) ? `10.0.0.${world.between(1, 16)}` : null
     const ghost = world.between(1, 200)
     const seesGhosts = world.has('callersSeeGhosts') && world.chance(0.5)
     const requestId = !world.chance(0.3)
@@ -245,16 +267,21 @@ export class Callers {
       validateOnly: world.chance(0.02),
     })
     // Counted from the first time that it was asked for: a repeated request is answered as it was.
-    const deadline = confirmWithinMs === null ? null : world.now + confirmWithinMs
+    const asked = world.now
+    const deadlineOf = (leases: readonly LeaseView[]): number | null => {
+      if (leases.every(({ state }) => state === 'ACTIVE')) return null
+      const isPromised = confirmWithinMs !== null || leases.some(({ confirmBy }) => confirmBy !== null)
+      return isPromised ? asked + (confirmWithinMs ?? SPILL.confirmWithinMs) : null
+    }
     const ask = (attempt: number): void => {
       if (life.state !== 'asking') return
       this.#sendItem(command, (answer) => {
         if (life.state !== 'asking') return
-        const lease = leaseOf(answer)
+        const leases = leasesOf(answer)
         const mayHelp =
           answer === undefined || (attempt === 0 && 'reason' in answer && answer.retryAfterMs !== undefined)
-        if (lease !== undefined && !command.validateOnly && lease.state !== 'QUARANTINED')
-          this.#promised(life, lease, lease.state === 'ACTIVE' ? null : deadline)
+        const isGiven = leases.length > 0 && leases.every(({ state }) => state !== 'QUARANTINED')
+        if (isGiven && !command.validateOnly) this.#promised(life, leases, deadlineOf(leases))
         else if (answer === undefined && life.isBound)
           this.agents!.take(life, (spare) => {
             if (life.state !== 'asking') return
@@ -269,16 +296,13 @@ export class Callers {
     ask(0)
   }
 
-  #promised(
-    life: Life,
-    { address, fencingToken, prefixLength, state }: LeaseView,
-    deadline: number | null,
-  ): void {
+  #promised(life: Life, leases: readonly LeaseView[], deadline: number | null): void {
     const world = this.#world
-    const inside = `${address.endsWith('::') ? address : address.slice(0, -1)}5`
-    Object.assign(life, {
-      unit: address,
-      address: prefixLength === 124 ? inside : address,
+    const [first, second] = leases
+    const { address, fencingToken } = first!
+    const isActive = leases.every(({ state }) => state === 'ACTIVE')
+    Object.assign(life, usedOf(first!), {
+      second: second === undefined ? null : usedOf(second),
       token: fencingToken,
     })
     Object.assign(life, { state: 'pending', deadline, spare: null })
@@ -311,7 +335,7 @@ export class Callers {
     world.at(world.between(0, isLate ? LONGEST_START : 20 * SECOND), () => {
       if (life.state !== 'pending' || life.unit !== address) return
       this.#run(life)
-      if (state !== 'ACTIVE' && (life.deadline !== null || world.chance(0.7))) this.#confirm(life, 0)
+      if (!isActive && (life.deadline !== null || world.chance(0.7))) this.#confirm(life, 0)
     })
   }
 
@@ -365,7 +389,7 @@ export class Callers {
       { ...this.#by(life, 'Confirm', requestId), type: 'confirm', lease: this.#referenceTo(life) },
       (answer) => {
         if (life.unit !== unit) return
-        if (leaseOf(answer) !== undefined) life.deadline = null
+        if (leasesOf(answer).length > 0) life.deadline = null
         else if (answer !== undefined && 'reason' in answer && !UNKNOWN.includes(answer.reason))
           this.#end(life, 'refused')
         else if (attempt < 5)
@@ -378,8 +402,8 @@ export class Callers {
     return this.#envelope(cause, requestId, callerOf(isBound ? node.name : null))
   }
 
-  #referenceTo({ owner, token, spare }: Life): LeaseReference {
-    if (spare !== null) return { token: null, owner }
+  #referenceTo({ owner, token, spare, second }: Life): LeaseReference {
+    if (spare !== null || second !== null) return { token: null, owner }
     return owner.incarnation === '' || this.#world.chance(0.5) ? { token, owner } : { token: null, owner }
   }
 
@@ -387,16 +411,17 @@ export class Callers {
   #askAgain(life: Life): void {
     const world = this.#world
     if (life.state !== 'running') return
-    const { unit } = life
+    const { unit, second } = life
     const moves = world.has('livesMove') && !life.isBound && world.chance(0.5)
     const to = moves ? world.pick(world.nodes) : life.node
     this.send(this.#reserveCommand(life, to, {}), (answer) => {
-      const lease = leaseOf(answer)
-      if (lease === undefined || life.unit !== unit || life.state !== 'running') return
+      const leases = leasesOf(answer)
+      if (leases.length === 0 || life.unit !== unit || life.state !== 'running') return
       // What it has is in quarantine, for whatever reason: it keeps to that, and gives the other back.
-      if (lease.address !== unit)
-        this.#release({ ...life, token: lease.fencingToken, spare: null }, 'CONFIRMED', true)
-      else if (to !== life.node) {
+      const others = leases.filter(({ address }) => address !== unit && address !== second?.unit)
+      for (const { fencingToken: token } of others)
+        this.#release({ ...life, token, spare: null }, 'CONFIRMED', true)
+      if (others.length === 0 && to !== life.node) {
         life.isHidden = true
         world.tell(() => `life ${life.id} moves from ${life.node.name} to ${to.name}`)
         world.at(world.between(0, LONGEST_START), () => {
@@ -500,6 +525,12 @@ function isDelicate(command: Command): boolean {
   return command.type === 'release' && command.lease.owner?.incarnation === ''
 }
 
-function leaseOf(answer: Answer | Refusal | undefined): LeaseView | undefined {
-  return answer !== undefined && 'leases' in answer ? answer.leases[0] : undefined
+function leasesOf(answer: Answer | Refusal | undefined): readonly LeaseView[] {
+  return answer !== undefined && 'leases' in answer ? answer.leases : []
+}
+
+/** Of a block it uses one address. */
+function usedOf({ address, prefixLength }: LeaseView): Pick<Life, 'unit' | 'address'> {
+  const inside = `${address.endsWith('::') ? address : address.slice(0, -1)}5`
+  return { unit: address, address: prefixLength === 124 ? inside : address }
 }

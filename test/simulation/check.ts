@@ -2,7 +2,8 @@
  * What must hold whatever happens: each event is compared with the world as it is committed, each answer as it is given; now
  * and then all images are compared with the fold of the log. `shadow` is that fold: the state before the event at hand.
  */
-import { type Command, requestName } from '../../src/core/command.ts'
+import { isDeepStrictEqual } from 'node:util'
+import { type Claim, type Command, type LeaseView, requestName } from '../../src/core/command.ts'
 import type { Outcome } from '../../src/core/decide.ts'
 import {
   type AddressRecord,
@@ -40,7 +41,7 @@ import { contains } from '../../src/core/ranges.ts'
 import type { Chained, Write } from '../../src/ledger/log.ts'
 import { lineOf } from '../core/given.ts'
 import { canonical, expectedCandidates, nextCandidates, partitionFault } from '../support/canonical.ts'
-import { HOSTILE_NODE, type Life, NETWORK, nodeOfWord, type World } from './world.ts'
+import { HOSTILE_NODE, type Life, NETWORK, nodeOfWord, uses, type World } from './world.ts'
 
 export class Violation extends Error {}
 
@@ -60,6 +61,9 @@ const REPEATED: readonly string[] = [
   'DEADLINE_EXCEEDED',
   'NETWORK_RECOVERING',
 ]
+
+/** Where a pool gives nothing for these, the next one of the claim is tried. */
+const NEXT_POOL: readonly string[] = ['POOL_EXHAUSTED', 'POOL_DRAINING']
 
 /** A life that was listed, by whom, at an address that somebody else held. */
 type Seen = { readonly life: Life; readonly source: string }
@@ -88,7 +92,7 @@ export class Checks {
   /** Of calls that left events, of calls that were refused, and of requests that reserved. */
   readonly #traces = new Set<string>()
   readonly #refused = new Set<string>()
-  readonly #requests = new Set<string>()
+  readonly #requests = new Map<string, string | null>()
   readonly #answered = new Set<string>()
   /** Who called in this recovery and was not registered. */
   readonly #unknown = new Set<string>()
@@ -235,7 +239,7 @@ export class Checks {
         continue
       if (shadow.sources.get(source)!.state !== 'ENABLED' || isListedAs(record.owner, owner)) continue
       for (const life of lives)
-        if (life.unit === record.address && life.owner.uid === owner.uid && life.owner.kind === owner.kind)
+        if (uses(life, record.address) && life.owner.uid === owner.uid && life.owner.kind === owner.kind)
           this.#beside.getOrInsert(record.token, []).push({ life, source })
     }
   }
@@ -310,7 +314,7 @@ export class Checks {
     )
     const isTaker = ({ unit, spare }: Life) => unit === address && spare?.token === before?.token
     const isMadeUp = this.#world.sources.get(record.quarantine?.by ?? '')?.isHostile
-    const users = [...this.#world.lives].filter(({ unit, state }) => unit === address && state === 'running')
+    const users = [...this.#world.lives].filter((life) => uses(life, address) && life.state === 'running')
     const taker = isMadeUp || !users.every(isTaker) ? undefined : users[0]
     never(isConflict && taker !== undefined, `${describe(taker)} got it as a spare of its node`)
     if (type === 'lease.released') {
@@ -340,7 +344,7 @@ export class Checks {
   }
 
   #checkReserved(
-    { record, at, requestId, actor }: LeaseEvent,
+    { record, at, requestId, actor, traceId }: LeaseEvent,
     before: AddressRecord | undefined,
     never: Never,
   ): void {
@@ -366,7 +370,7 @@ export class Checks {
     }
     for (const { life, source } of this.#contested.get(address) ?? [])
       never(
-        life.unit === address && life.state === 'running' && !this.#world.sources.get(source)!.isRetired,
+        uses(life, address) && life.state === 'running' && !this.#world.sources.get(source)!.isRetired,
         `${describe(life)} uses it, whom ${source} listed beside the holder before`,
       )
     this.#contested.delete(address)
@@ -400,8 +404,8 @@ export class Checks {
     never(!contains(pool.allocatable, addressValue(address).value), 'the pool does not lease it')
     if (requestId === null) return
     const { key } = requestName(node, requestId)
-    never(this.#requests.has(key), `it is the second by request ${requestId}`)
-    this.#requests.add(key)
+    const first = this.#requests.getOrInsert(key, traceId)
+    never(first !== traceId, `it is the second by request ${requestId}`)
   }
 
   #checkReaped(
@@ -434,7 +438,7 @@ export class Checks {
           `${id} lists it on another node than ${details.node}`,
         )
       }
-      for (const life of lives) if (life.unit === address) life.excuse ??= 'reaped by an operator'
+      for (const life of lives) if (uses(life, address)) life.excuse ??= 'reaped by an operator'
       for (const { processes } of sources.values())
         for (const spare of processes.flatMap(({ spares }) => [...spares]))
           if (spare.address === address) spare.excuse ??= 'reaped by an operator'
@@ -473,7 +477,7 @@ export class Checks {
   /** A life that keeps to the contract, and uses an address. */
   #userOf(unit: string, except: (life: Life) => boolean = () => false): Life | undefined {
     for (const life of this.#world.lives)
-      if (life.unit === unit && life.excuse === null && !except(life)) return life
+      if (uses(life, unit) && life.excuse === null && !except(life)) return life
     return undefined
   }
 
@@ -507,6 +511,10 @@ export class Checks {
         this.fail(`${type} was answered, and is refused as ${reason} when it is repeated as ${requestId}`)
       if (reason === 'REQUEST_ID_REUSED' && !isForged)
         this.fail(`${type} is refused, because another caller used its id ${requestId}`)
+      const { pool } = outcome.refusal.metadata
+      const isOneOf = ({ pools, address }: Claim) => address === null && pools.slice(0, -1).includes(pool!)
+      if (type === 'reserve' && NEXT_POOL.includes(reason) && command.claims.some(isOneOf))
+        this.fail(`${type} was refused as ${reason} of pool ${pool}, and another was named after it`)
       if (reason === 'OUTCOME_UNKNOWN' || traceId === null) return
       if (this.#traces.has(traceId))
         this.fail(`${type} was refused as ${reason}: nothing was done, but the log has it`)
@@ -539,6 +547,60 @@ export class Checks {
       if (isOver && (record?.seq ?? 0) <= head && !replayed)
         this.fail(`${leaseId} was answered, but it had ended before ${type} was called`)
     }
+    if (!replayed)
+      for (const [at, item] of items.entries()) this.#checkDone(item, (answer.items?.[at] ?? answer).leases)
+  }
+
+  /** What an accepted command asked for is so, where nothing has happened to its leases since. */
+  #checkDone(item: Command, leases: readonly LeaseView[]): void {
+    if (item.type === 'reserve' && item.validateOnly) return
+    const never: Never = (is, why) => {
+      if (is) this.fail(`${item.type} by ${item.traceId} was accepted, and ${why}`)
+    }
+    for (const [at, lease] of leases.entries()) {
+      const record = this.shadow.records.get(lease.address)
+      if (record === undefined || record.seq !== lease.version) continue
+      if (item.type === 'reserve') this.#checkGiven(item, item.claims[at]!, record, lease.reused, never)
+      const { address, state, confirmBy, owner } = record
+      if (item.type === 'confirm') never(state !== 'ACTIVE' || confirmBy !== null, `${address} is ${state}`)
+      if (item.type === 'release') never(state === 'RESERVED' || state === 'ACTIVE', `${address} is ${state}`)
+      if (item.type === 'confirm' || item.type === 'release')
+        never(
+          item.lease.owner !== null && !sameAttachment(owner!, item.lease.owner),
+          `${address} is ${describeOwner(owner!)}'s`,
+        )
+      if (item.type === 'updateLabels')
+        never(!isDeepStrictEqual(record.labels, item.labels), `${address} has other labels`)
+    }
+    if (item.type === 'reserve')
+      never(leases.length !== item.claims.length, `${leases.length} leases were given`)
+    if (item.type === 'confirm') never(leases.length === 0, 'no lease was named')
+    if (item.type !== 'release' || item.lease.token !== null || item.actor.node !== null) return
+    const left = leasesOfAttachment(this.shadow, item.lease.owner!).find((one) => one.state !== 'QUARANTINED')
+    never(left !== undefined, `${left?.address} is ${left?.state}`)
+  }
+
+  #checkGiven(
+    { owner, node, labels, confirmed, confirmWithinMs }: Command<'reserve'>,
+    { pools, address }: Claim,
+    record: AddressRecord,
+    isReused: boolean,
+    never: Never,
+  ): void {
+    const { pool } = this.shadow.pools.get(record.poolId)!
+    const { state, confirmBy, at } = record
+    const what = record.address
+    never(!pools.includes(pool.name), `${what} is of pool ${pool.name}`)
+    never(address !== null && address !== what, `${what} was given`)
+    never(!isDeepStrictEqual(record.owner, owner), `${what} is ${describeOwner(record.owner!)}'s`)
+    never(node !== '' && record.node !== node, `${what} is on ${record.node}`)
+    never(!isReused && !isDeepStrictEqual(record.labels, labels), `${what} has other labels`)
+    never(confirmed ? state !== 'ACTIVE' : !isReused && state !== 'RESERVED', `${what} is ${state}`)
+    const within = confirmed || state === 'ACTIVE' ? null : (confirmWithinMs ?? pool.confirmWithinMs)
+    const least = within === null ? null : at + within
+    const isKept =
+      isReused && least !== null && (confirmBy === null ? pool.confirmWithinMs === null : confirmBy >= least)
+    never(confirmBy !== least && !isKept, `${what} waits until ${confirmBy} for its Confirm`)
   }
 
   /** The end of the log is lost: what is known of it counts no more. */

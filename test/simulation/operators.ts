@@ -19,8 +19,10 @@ import {
   type Reporter,
   SECOND,
   type Source,
+  SPILL,
   type Spare,
   sees,
+  uses,
   type World,
 } from './world.ts'
 
@@ -138,6 +140,7 @@ export class Operators {
     this.#order({ type: 'createNetwork', settings: { description: '', labels: {} } }, () => {
       this.#order({ type: 'createPool', pool })
       this.#order({ type: 'createPool', pool: BLOCKS })
+      this.#order({ type: 'createPool', pool: { ...SPILL, reapPolicy } })
       addSources()
     })
   }
@@ -457,7 +460,7 @@ export class Operators {
       )
     }
     for (const { token, seq: version, address, state, quarantine } of this.#checks.shadow.records.values()) {
-      const isUsed = [...world.lives].some((life) => life.unit === address)
+      const isUsed = [...world.lives].some((life) => uses(life, address))
       const isKept = state === 'QUARANTINED' && quarantine!.reason === 'IN_USE'
       if (isKept && !isUsed && world.chance(0.3))
         this.#order({ type: 'reap', token, version, why: 'nobody answers there' })

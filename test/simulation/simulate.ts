@@ -100,7 +100,7 @@ export async function simulate(seed: number, events: number, options: Options = 
   try {
     operators.setUp()
     await goFor(MINUTE)
-    if (checks.shadow.pools.size < 2) checks.fail('the pools cannot be made')
+    if (checks.shadow.pools.size < 3) checks.fail('the pools cannot be made')
     callers.keepStarting()
     reporters.keepWorking()
     operators.keepBreaking()

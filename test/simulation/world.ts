@@ -94,6 +94,9 @@ export const FAULTS_FOR: Partial<Record<Rule, readonly Fault[]>> = {
   ONE_WORD_FILLS_NO_POOL: ['callersSeeGhosts'],
 }
 
+/** A small pool whose leases are all promised. */
+export const SPILL = { name: 'spill', cidr: '10.0.1.0/29', confirmWithinMs: MINUTE }
+
 /** Where somebody is who invents lists and forges calls, in some seeds. */
 export const HOSTILE_NODE = 'n2'
 
@@ -113,6 +116,8 @@ export type Life = {
   /** What was leased, and the address in it that is used. */
   unit: string | null
   address: string
+  /** The same of the other family, where it has both. */
+  second: Pick<Life, 'unit' | 'address'> | null
   token: number
   /** Its own view of `confirmBy`; null: none, or confirmed. */
   deadline: number | null
@@ -291,10 +296,12 @@ export class World {
   /** It uses an address no more. */
   drop(life: Life): void {
     if (life.unit !== null && life.state === 'running' && this.has('endsAreListed') && isCovered(life)) {
-      const stopped = { life, entry: entryOf(life, 'terminal'), until: this.now + 10 * MINUTE }
-      this.stopped = [...this.stopped.filter(({ until }) => until > this.now), stopped]
+      const until = this.now + 10 * MINUTE
+      const stopped = entriesOf(life, 'terminal').map((entry) => ({ life, entry, until }))
+      this.stopped = [...this.stopped.filter((one) => one.until > this.now), ...stopped]
     }
     life.unit = null
+    life.second = null
     life.deadline = null
   }
 
@@ -311,7 +318,8 @@ export class World {
     const entries: Entry[] = source.isHostile ? [...inventedList(this, source.node!)] : []
     for (const life of this.lives)
       if (sees(source, life) && !(misses && life.id % 3 === 0))
-        entries.push(asSeenBy(source, entryOf(life, life.isPaused ? 'paused' : 'running')))
+        for (const entry of entriesOf(life, life.isPaused ? 'paused' : 'running'))
+          entries.push(asSeenBy(source, entry))
     for (const { life, entry, until } of this.stopped) {
       const isThere = !source.isHostile && (source.node === null || source.node === life.node)
       if (until > this.now && isThere && !this.livesOf(life.owner).some(({ state }) => state === 'running'))
@@ -398,19 +406,21 @@ export function sees({ node, skipsPaused, isHostile }: Source, life: Life): bool
   return isCovered(life) && (node === null || node === life.node)
 }
 
-function entryOf({ owner, address, node }: Life, state: string): Entry {
+/** It uses this lease. */
+export function uses({ unit, second }: Life, leased: string): boolean {
+  return unit === leased || second?.unit === leased
+}
+
+function entriesOf({ owner, address, second, node: { name: node } }: Life, state: string): readonly Entry[] {
   const { kind, name, uid, incarnation, interface: on } = owner
-  if (kind === 'stranger') return { address, node: node.name, state }
-  return {
-    address,
-    kind,
-    name,
-    uid,
-    ...(incarnation !== '' && { incarnation }),
-    interface: on,
-    node: node.name,
+  const known = { kind, name, uid, ...(incarnation !== '' && { incarnation }), interface: on }
+  const whose = kind === 'stranger' ? {} : known
+  return [address, ...(second === null ? [] : [second.address])].map((one) => ({
+    address: one,
+    ...whose,
+    node,
     state,
-  }
+  }))
 }
 
 function asSeenBy({ isVague }: Source, entry: Entry): Entry {

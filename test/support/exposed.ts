@@ -14,6 +14,3 @@ export const EXPOSED: ReadonlyMap<string, readonly string[]> = new Map(
     ]
   }),
 )
-
-/** Prometheus's own: where it came from. */
-export const OF_THE_SCRAPE = ['instance', 'job']

@@ -4,10 +4,13 @@
  * live workloads of that world have shared an address, and the books verify.
  */
 import { expect, test } from 'vitest'
+import type { RuleName } from '../../src/core/rules.ts'
+import { ALL_CHECKS, type LoopChecks } from '../../src/ledger/loop-options.ts'
+import type { Rule } from '../simulation/world.ts'
 import { createAgent, type Declared, INTERVAL, type TestAgent } from './agent.ts'
 import { createReality, type Reality, type Workload } from './reality.ts'
 import type { Rpc, Told } from './rpc.ts'
-import type { TestService } from './service.ts'
+import type { TakenOut, TestService } from './service.ts'
 import { expectVerified } from './verified.ts'
 
 export const MINUTE = 60_000
@@ -102,11 +105,14 @@ const JUDGING = ['recheck', 'judge', 'expire'] as const
 
 export type Play = (scene: Scene) => Promise<void>
 
-/** At the top of a test file: `incident('8.6 check-then-insert: …', async (scene) => …)`. */
+/**
+ * At the top of a test file: `incident('8.6 check-then-insert: …', ['CATCHES_UP_UNDER_THE_LOCK'], async (scene) => …)`. The scene
+ * is played, and once more without each of these rules: then it fails.
+ */
 export function useIncidents(service: TestService) {
   let scenes = 0
-  return (title: string, play: Play) =>
-    test(title, async () => {
+  return (title: string, needs: readonly Rule[], play: Play) =>
+    playWithout(title, needs, service.out, async () => {
       scenes += 1
       const network = `n${scenes}-${title.slice(0, title.indexOf(' ')).replace('.', '-')}`
       await service.call.ok('NetworkService/CreateNetwork', { name: network })
@@ -114,6 +120,26 @@ export function useIncidents(service: TestService) {
       await play(scene)
       await expectInOrder(scene, service)
     })
+}
+
+/** A test, and for each rule one that it fails without it. */
+export function playWithout(
+  title: string,
+  needs: readonly Rule[],
+  { without, checks }: TakenOut,
+  play: () => Promise<void>,
+): void {
+  test(title, play)
+  test.for(needs)(`${title}: fails without %s`, async (rule) => {
+    if (rule in checks) checks[rule as keyof LoopChecks] = false
+    else without.add(rule as RuleName)
+    try {
+      await expect(play()).rejects.toThrow()
+    } finally {
+      without.clear()
+      Object.assign(checks, ALL_CHECKS)
+    }
+  })
 }
 
 /** The end of every scene. */

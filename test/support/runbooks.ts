@@ -1,55 +1,31 @@
 /** The alert rules and their pages as they are committed, and what a page says to type, with its variables filled in. */
 import { readdirSync, readFileSync } from 'node:fs'
 import type { Command } from 'commander'
+import { parse } from 'yaml'
 import { createProgram } from '../../src/cli/program.ts'
 import { ROOT } from './root.ts'
 
-const RULES = 'ops/prometheus/rules/ipledger.rules.yml'
-const RULE_TESTS = 'ops/prometheus/tests/'
-const PAGES = 'ops/runbooks/'
+const OPS = new URL('ops/', ROOT)
+const read = (path: string): string => readFileSync(new URL(path, OPS), 'utf8')
+const list = (path: string): readonly string[] => readdirSync(new URL(path, OPS)).sort()
 
-const read = (path: string): string => readFileSync(new URL(path, ROOT), 'utf8')
-const list = (path: string): readonly string[] => readdirSync(new URL(path, ROOT)).sort()
+type Alert = { readonly alert: string; readonly annotations: { readonly runbook_url: string } }
+type Case = { readonly alertname: string; readonly exp_alerts: readonly unknown[] }
 
-type Alert = {
-  readonly name: string
-  readonly severity: string
-  readonly summary: string
-  readonly description: string
-  readonly runbook: string
-}
-
-/** What this repository writes of YAML, read line by line: whatever is not as expected is undefined, and fails a test. */
 export function readAlerts(): readonly Alert[] {
-  return read(RULES)
-    .split(/^ {6}- alert: /m)
-    .slice(1)
-    .map((text) => {
-      const one = (key: string) => new RegExp(`^ {10}${key}: (.+)$`, 'm').exec(text)?.[1]
-      return {
-        name: /^\w+/.exec(text)![0],
-        severity: /^ {8}labels: \{ severity: (\w+) \}$/m.exec(text)?.[1] ?? '',
-        summary: one('summary') ?? '',
-        description: one('description') ?? '',
-        // The setting is as in prometheus.yml.
-        runbook: /^'\{\{ \$externalLabels\.runbooks \}\}\/(.+)'$/.exec(one('runbook_url') ?? '')?.[1] ?? '',
-      }
-    })
+  const { groups } = parse(read('prometheus/rules/ipledger.rules.yml')) as { groups: { rules: Alert[] }[] }
+  return groups.flatMap(({ rules }) => rules.filter(({ alert }) => alert !== undefined))
 }
 
-type AlertCase = { readonly alert: string; readonly fires: boolean }
-
-export function readAlertCases(): readonly AlertCase[] {
-  return list(RULE_TESTS).flatMap((file) =>
-    [...read(RULE_TESTS + file).matchAll(/^ {8}alertname: (\w+)\n {8}exp_alerts:(.*)$/gm)].map(
-      ([, alert, expected]) => ({ alert: alert!, fires: expected!.trim() !== '[]' }),
-    ),
-  )
+export function readCases(): readonly Case[] {
+  return list('prometheus/tests/').flatMap((file) => {
+    const { tests } = parse(read(`prometheus/tests/${file}`)) as { tests: { alert_rule_test?: Case[] }[] }
+    return tests.flatMap((one) => one.alert_rule_test ?? [])
+  })
 }
 
 export type Page = {
-  readonly path: string
-  readonly text: string
+  readonly name: string
   /** One statement each. */
   readonly statements: readonly string[]
   /** One command each, as it is typed. */
@@ -57,19 +33,14 @@ export type Page = {
 }
 
 export function readPages(): readonly Page[] {
-  return list(PAGES)
-    .filter((file) => file.endsWith('.md'))
-    .map((file) => {
-      const text = read(PAGES + file)
-      const blocks = [...text.matchAll(/^```(\w+)\n(.*?)^```$/gms)]
-      const of = (language: string) => blocks.flatMap(([, kind, body]) => (kind === language ? [body!] : []))
-      return {
-        path: PAGES + file,
-        text,
-        statements: of('sql').flatMap((body) => body.split(/;\n/).filter((one) => one.trim() !== '')),
-        commands: of('sh').flatMap((body) => body.split('\n').filter((one) => one.trim() !== '')),
-      }
-    })
+  return list('runbooks/').map((name) => {
+    const blocks = [...read(`runbooks/${name}`).matchAll(/^```(\w+)\n(.*?)^```$/gms)]
+    const parts = (language: string, end: RegExp) =>
+      blocks
+        .flatMap(([, kind, body]) => (kind === language ? body!.split(end) : []))
+        .filter((one) => one.trim() !== '')
+    return { name, statements: parts('sql', /;\n/), commands: parts('sh', /\n/) }
+  })
 }
 
 export type PageValues = Readonly<Record<string, string>>

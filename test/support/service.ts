@@ -1,9 +1,12 @@
 /** The service in this process, on a database of its own, whose time a test can move. */
 import { afterAll } from 'vitest'
 import { readConfig } from '../../src/config.ts'
-import type { Job, JobContext } from '../../src/jobs/job.ts'
+import { isHeld } from '../../src/core/image.ts'
+import type { RuleName } from '../../src/core/rules.ts'
+import { commandOf, type Job, type JobContext } from '../../src/jobs/job.ts'
 import { createJudge } from '../../src/jobs/judge.ts'
 import { createSchedule } from '../../src/jobs/schedule.ts'
+import { ALL_CHECKS, type LoopChecks } from '../../src/ledger/loop-options.ts'
 import type { Reads } from '../../src/ledger/reads.ts'
 import { createReads } from '../../src/ledger/reads.ts'
 import { createPool } from '../../src/postgres/connect.ts'
@@ -26,10 +29,17 @@ type Started = Pick<Service, 'ledger' | 'server'> & {
 /** Time that has passed because a test said so, in milliseconds. */
 export type TestTime = { movedBy: number }
 
+/** What a service is without, at the moment. */
+export type TakenOut = {
+  readonly without: Set<RuleName>
+  readonly checks: { -readonly [check in keyof LoopChecks]: boolean }
+}
+
 export type TestService = Started &
   AsyncDisposable & {
     readonly database: TestDatabase
     readonly time: TestTime
+    readonly out: TakenOut
     /** What a server is made of besides, for another one. */
     readonly reads: Reads
     readonly intake: Intake
@@ -54,10 +64,14 @@ export async function useService(env: Readonly<Record<string, string>> = {}): Pr
 
 /** Another process on a database: a replica, or the next life of the service. */
 export async function serviceOn(
-  { database, time = { movedBy: 0 } }: { readonly database: TestDatabase; readonly time?: TestTime },
+  {
+    database,
+    time = { movedBy: 0 },
+    out = { without: new Set(), checks: { ...ALL_CHECKS } },
+  }: { readonly database: TestDatabase; readonly time?: TestTime; readonly out?: TakenOut },
   env: Readonly<Record<string, string>> = {},
 ): Promise<TestService> {
-  const started = await start(database.adminUrl, time, env)
+  const started = await start(database.adminUrl, time, out, env)
   const { ledger } = started
   const log = createLogger('silent')
   const pool = createPool({ url: database.serviceUrl, applicationName: 'test jobs', max: 4 })
@@ -74,7 +88,7 @@ export async function serviceOn(
   // It judges what is there: a test answers between two runs.
   const schedule: Readonly<Record<string, { readonly run: Job }>> = {
     ...createSchedule(),
-    judge: { run: createJudge({ stayMs: 0 }) },
+    judge: { run: createJudge({ stayMs: 0, without: out.without }) },
   }
   const stop = async () => {
     await started.stop()
@@ -84,13 +98,16 @@ export async function serviceOn(
     ...started,
     database,
     time,
+    out,
     reads: createReads(pool),
     intake,
     call: rpc(started.url),
-    run(name, network) {
+    async run(name, network) {
       const job = schedule[name]
       if (job === undefined) throw new Error(`there is no job ${name}`)
-      return job.run({ ...context, database: within(pool, network) })
+      const done = await job.run({ ...context, database: within(pool, network) })
+      if (name === 'expire' && out.without.size > 0) await expireAll(context, network)
+      return done
     },
     stop,
     [Symbol.asyncDispose]: stop,
@@ -101,6 +118,7 @@ export async function serviceOn(
 async function start(
   databaseUrl: string,
   time: TestTime,
+  out: TakenOut,
   env: Readonly<Record<string, string>>,
 ): Promise<Started> {
   const config = readConfig({
@@ -116,7 +134,7 @@ async function start(
   try {
     const log = createLogger(config.logLevel)
     const clock = new TestClock({ movedBy: () => time.movedBy })
-    const options = { worker: false, clock }
+    const options = { worker: false, clock, ...out }
     const { ledger, server } = await openService(config, log, open, options)
     return {
       url: callersUrl(config.host, server.httpPort),
@@ -129,6 +147,18 @@ async function start(
     await open.disposeAsync()
     throw error
   }
+}
+
+/** The job knows all rules. Where some are taken out, the ledger is asked about every promise. */
+async function expireAll({ ledger }: JobContext, network: string): Promise<void> {
+  const records = (await ledger.image(network))?.records.values() ?? []
+  for (const { token, seq: version } of [...records].filter(isHeld))
+    await ledger.submit({
+      ...commandOf(network, 'expire', 'NEVER_CONFIRMED'),
+      type: 'expire',
+      token,
+      version,
+    })
 }
 
 const LIST_NETWORKS = 'select network_id from ipledger.network order by network_id'

@@ -1,4 +1,4 @@
-/** What README and docs say of the code is so: tables, functions of the flows, names of constraints, numbers, links. */
+/** What README and docs say of the code is so: tables, commands, options, links. */
 import { existsSync, readFileSync } from 'node:fs'
 import { codeToString } from '@connectrpc/connect/protocol-connect'
 import type { Command } from 'commander'
@@ -8,11 +8,7 @@ import { createProgram } from '../../src/cli/program.ts'
 import { readConfig } from '../../src/config.ts'
 import { QUARANTINE_REASONS } from '../../src/core/event.ts'
 import { exitsOf, LIFECYCLE } from '../../src/core/lifecycle.ts'
-import { LAST_ERA, POLICY } from '../../src/core/policy.ts'
 import type { Reason } from '../../src/core/refusal.ts'
-import { LIMITS } from '../../src/ledger/loop-options.ts'
-import { MOST_ENTRIES } from '../../src/sources/source.ts'
-import { MOST_SERIES } from '../../src/telemetry.ts'
 import { LINKING, tableIn, textOf } from '../support/docs.ts'
 import { ROOT, SRC } from '../support/root.ts'
 
@@ -87,22 +83,20 @@ test('every variable that is read is there, with its default', () => {
   const read = [...source('config.ts').matchAll(/^ {2}([A-Z][A-Z_]+): /gm)].map((found) => found[1]!)
   const rows = tableIn('docs/deploying.md', '| variable | default | meaning |')
   expect(rows.map(([name]) => name)).toEqual(read.map((name) => `\`${name}\``))
-  const defaults = readConfig({})
-  const shown = (name: string): string => rows.find((row) => row[0] === `\`${name}\``)![1]!
-  expect(shown('IPLEDGER_HOST')).toBe(defaults.host)
-  expect(shown('IPLEDGER_DIR')).toBe('.ipledger')
-  expect(shown('IPLEDGER_LOG_LEVEL')).toBe(defaults.logLevel)
-  for (const [name, value] of [
-    ['IPLEDGER_PORT', defaults.port],
-    ['IPLEDGER_GRPC_PORT', defaults.grpcPort],
-    ['IPLEDGER_WRITE_CONNECTIONS', defaults.writeConnections],
-    ['IPLEDGER_READ_CONNECTIONS', defaults.readConnections],
-    ['IPLEDGER_JOB_CONNECTIONS', defaults.jobConnections],
-    ['IPLEDGER_BATCH_LEASES', defaults.batchLeases],
-    ['IPLEDGER_DEADLINE_SECONDS', defaults.deadlineMs / 1_000],
-    ['IPLEDGER_IMAGE_ADDRESSES', defaults.imageAddresses],
+  const defaults: Readonly<Record<string, unknown>> = readConfig({})
+  for (const [variable, setting] of [
+    ['HOST', 'host'],
+    ['LOG_LEVEL', 'logLevel'],
+    ['PORT', 'port'],
+    ['GRPC_PORT', 'grpcPort'],
+    ['WRITE_CONNECTIONS', 'writeConnections'],
+    ['READ_CONNECTIONS', 'readConnections'],
+    ['JOB_CONNECTIONS', 'jobConnections'],
+    ['BATCH_LEASES', 'batchLeases'],
+    ['IMAGE_ADDRESSES', 'imageAddresses'],
   ] as const) {
-    expect([name, shown(name)]).toEqual([name, String(value)])
+    const [, shown] = rows.find(([name]) => name === `\`IPLEDGER_${variable}\``)!
+    expect(shown, variable).toBe(String(defaults[setting]))
   }
 })
 
@@ -126,33 +120,4 @@ test.each(LINKING)('options that %s names are there', (path) => {
   const known = ['--help', ...optionsOf(createProgram()), ...OPTIONS_OF_OTHERS]
   const named = [...textOf(path).matchAll(/`(--[a-z-]+)[^`\n]*`/g)].map((found) => found[1]!)
   expect(named.filter((name) => !known.includes(name))).toEqual([])
-})
-
-const steps = [...textOf('docs/design.md').matchAll(/^\| `(\w+)` \| `(src\/\S+\.ts)` \|/gm)]
-
-test('the flows are there', () => {
-  expect(steps.length).toBeGreaterThan(20)
-})
-
-test.each(steps.map(([, name, path]) => [name!, path!] as const))('%s is in %s', (name, path) => {
-  expect(source(path)).toMatch(
-    new RegExp(`(function\\*? ${name}\\b|\\b${name}: (async|\\w+\\()|^ +(async )?${name}\\()`, 'm'),
-  )
-})
-
-test('constraints are named as the migration names them', () => {
-  const migration = textOf('db/migrations/0001_ipledger.sql')
-  for (const [, name] of textOf('docs/design.md').matchAll(/^\| `(\w+_\w+)` \(/gm))
-    expect(migration).toContain(name)
-})
-
-test('limits are those of the code', () => {
-  const limits = textOf('docs/limits.md')
-  const config = readConfig({})
-  const number = (value: number) => value.toLocaleString('en-US')
-  for (const value of [LAST_ERA, MOST_ENTRIES, MOST_SERIES, POLICY.sources, config.imageAddresses])
-    expect(limits).toContain(number(value))
-  expect(limits).toContain(`${LIMITS.queuedMb} MB in a process`)
-  expect(limits).toContain(`at most ${POLICY.quarantinesPerCaller} addresses`)
-  expect(limits).toContain(`more than ${POLICY.heldAboveReaps} reaps`)
 })
