@@ -33,7 +33,7 @@ export { LookUpAnswer, SourceKind, SourceState, SourceStatus } from '../gen/iple
 export { HoldCause, NetworkState } from '../gen/ipledger/v1/network_pb.ts'
 export { PoolLiveness } from '../gen/ipledger/v1/pool_pb.ts'
 export { type Lease, LeaseState, type Owner, QuarantineReason, Removal } from '../gen/ipledger/v1/types_pb.ts'
-export { type AnyOwner, createLeaseMirror, isKept, type LeaseMirror } from './mirror.ts'
+export { type AnyOwner, isKept, LeaseMirror } from './mirror.ts'
 export { type Watched, type WatchOptions, watchLeases } from './watch.ts'
 export { CallFailed }
 

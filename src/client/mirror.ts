@@ -21,9 +21,6 @@ import type { LeaseChange } from '../gen/ipledger/v1/lease_pb.ts'
 import { type Lease, LeaseState, type Owner } from '../gen/ipledger/v1/types_pb.ts'
 import type { Watched } from './watch.ts'
 
-/** What createLeaseMirror makes. */
-export type LeaseMirror = ReturnType<typeof createLeaseMirror>
-
 type Heard = Pick<LeaseChange, 'lease'> & { readonly gone?: boolean }
 
 /**
@@ -45,145 +42,171 @@ const MOST_PUSHED = 10_000
 /** `null`: the lease has ended. */
 type Pushed = { readonly version: bigint; readonly lease: Lease | null }
 
+/** An owner as a reader may know it: `uid` defaults to the name, `interface` to `eth0`. */
+export type AnyOwner = Pick<Owner, 'kind' | 'name'> &
+  Partial<Pick<Owner, 'uid' | 'incarnation' | 'interface'>>
+
+/** Keys of leases by owner. */
+class OwnerIndex {
+  readonly #keys = new Map<string, Set<string>>()
+  readonly #keyOf: (owner: FullOwner) => string
+
+  constructor(keyOf: (owner: FullOwner) => string) {
+    this.#keyOf = keyOf
+  }
+
+  of(owner: AnyOwner): ReadonlySet<string> {
+    return this.#keys.get(this.#named(owner)) ?? new Set()
+  }
+
+  add(owner: AnyOwner, key: string): void {
+    const name = this.#named(owner)
+    this.#keys.set(name, (this.#keys.get(name) ?? new Set()).add(key))
+  }
+
+  remove(owner: AnyOwner, key: string): void {
+    const name = this.#named(owner)
+    const keys = this.#keys.get(name)
+    keys?.delete(key)
+    if (keys?.size === 0) this.#keys.delete(name)
+  }
+
+  #named({ kind, name, uid = '', incarnation = '', interface: on = '' }: AnyOwner): string {
+    return this.#keyOf({ kind, name, uid: uid || name, incarnation, interface: on || 'eth0' })
+  }
+}
+
 /**
- * An empty table of one network. Its functions throw RangeError for what is no address, or a lease of another network.
+ * A table of one network, empty at first. Its methods throw RangeError for what is no address, or a lease of another network.
  *
  * ```ts
  * const owner = { kind: 'vm', name: 'mirrored' }
  * const { leases } = await client.leases.reserve({ owner, claims: [{ pool: 'web', address: '10.0.0.77' }] })
- * const mirror = createLeaseMirror({ network: 'default' })
- * for await (const told of watchLeases(client, { pools: ['web'], sendInitialState: true })) {
- *   mirror.follow(told)
+ * const mirror = new LeaseMirror({ network: 'default' })
+ * for await (const message of watchLeases(client, { pools: ['web'], sendInitialState: true })) {
+ *   mirror.follow(message)
  *   break
  * }
  * console.log(mirror.at('::ffff:10.0.0.77')?.owner?.name, mirror.position >= leases[0]!.version) // mirrored true
  * console.log(mirror.ofOwner(owner).length, mirror.ofAttachment(owner).length) // 1 1
  * const { leases: ended } = await client.leases.release({ leaseId: leases[0]!.leaseId })
- * // A peer tells it before the watch does; what it is late with is no news.
+ * // A peer pushes the end before the watch has it; a push that comes late is no news.
  * console.log(mirror.push(ended[0]!), mirror.push(leases[0]!), mirror.at('10.0.0.77')) // true false undefined
  * ```
  */
-export function createLeaseMirror({ network = 'default' }: { readonly network?: string } = {}) {
+export class LeaseMirror {
+  readonly #network: string
   /** By the watch. */
-  const watched = new Map<string, Lease>()
+  readonly #watched = new Map<string, Lease>()
   /** By peers, and not passed by the watch. */
-  const pushed = new Map<string, Pushed>()
-  const ofAttachment = createIndex(attachmentKey)
-  const ofOwner = createIndex(({ kind, name }) => `${kind}\u001f${name}`)
+  readonly #pushed = new Map<string, Pushed>()
+  readonly #ofAttachment = new OwnerIndex(attachmentKey)
+  readonly #ofOwner = new OwnerIndex(({ kind, name }) => `${kind}\u001f${name}`)
   /** Every prefix length that a lease had. */
-  const lengths = new Set<number>()
-  let position = 0n
+  readonly #lengths = new Set<number>()
+  #position = 0n
   /** No push up to here is news: the highest position so far, or that of a push that was forgotten. */
-  let floor = 0n
+  #floor = 0n
 
-  function seen(key: string): Lease | undefined {
-    const late = pushed.get(key)
-    return late === undefined ? watched.get(key) : (late.lease ?? undefined)
+  constructor({ network = 'default' }: { readonly network?: string } = {}) {
+    this.#network = network
   }
 
-  function put(key: string, word: { readonly watched?: Lease | null; readonly pushed: Pushed | null }): void {
-    const before = seen(key)
-    if (word.watched === null) watched.delete(key)
-    else if (word.watched !== undefined) watched.set(key, word.watched)
+  /** A message of a watch of this network; all of one watch, in order. */
+  follow({ changes, position, reset }: Watched): void {
+    const news = changes.map((change) => [this.#keyOf(change.lease!), change] as const)
+    if (reset) for (const key of this.#keys()) this.#put(key, null, null)
+    // A connection was lost, and the watch repeats what it said.
+    else if (position < this.#position) return
+    for (const [key, change] of news) this.#put(key, isKept(change) ? change.lease! : null, null)
+    this.#position = position
+    if (position > this.#floor) this.#floor = position
+    for (const [key, { version }] of this.#pushed)
+      if (version <= position) this.#put(key, this.#watched.get(key) ?? null, null)
+  }
+
+  /** What a peer knows of a lease, `ENDED` ones too; only what the watch would tell. Answers whether it was news. */
+  push(lease: Lease): boolean {
+    const { version } = lease
+    const key = this.#keyOf(lease)
+    if (version <= this.#floor || version <= (this.#pushed.get(key)?.version ?? 0n)) return false
+    const put = (at: string, pushed: Pushed | null) => this.#put(at, this.#watched.get(at) ?? null, pushed)
+    put(key, { version, lease: isKept({ lease }) ? lease : null })
+    const [first] = this.#pushed
+    if (this.#pushed.size > MOST_PUSHED) {
+      if (first![1].version > this.#floor) this.#floor = first![1].version
+      put(first![0], null)
+    }
+    return true
+  }
+
+  /** The lease at an address, or whose block it is in, however it is spelled: `::ffff:10.8.64.2` is `10.8.64.2`. */
+  at(address: string): Lease | undefined {
+    const { family, value } = read(address)
+    const alone = this.#seen(formatValue(family, value))
+    if (alone !== undefined) return alone
+    for (const length of this.#lengths) {
+      if (length >= maxPrefix(family)) continue
+      const lease = this.#seen(formatValue(family, blockBase(family, value, length)))
+      if (lease?.prefixLength === length) return lease
+    }
+    return undefined
+  }
+
+  /** Leases of an attachment: kind, uid (default: the name), incarnation, interface. */
+  ofAttachment(owner: AnyOwner): readonly Lease[] {
+    return this.#seenAll(this.#ofAttachment.of(owner))
+  }
+
+  /** Leases of an owner by kind and name, of all its lives and interfaces. */
+  ofOwner(owner: AnyOwner): readonly Lease[] {
+    return this.#seenAll(this.#ofOwner.of(owner))
+  }
+
+  /** All leases, in no order. */
+  all(): readonly Lease[] {
+    return this.#seenAll(this.#keys())
+  }
+
+  /** Number of the log up to which the watch has told everything. Lower than before after a restore. */
+  get position(): bigint {
+    return this.#position
+  }
+
+  #keys(): ReadonlySet<string> {
+    return new Set([...this.#watched.keys(), ...this.#pushed.keys()])
+  }
+
+  #seen(key: string): Lease | undefined {
+    const late = this.#pushed.get(key)
+    return late === undefined ? this.#watched.get(key) : (late.lease ?? undefined)
+  }
+
+  #seenAll(keys: ReadonlySet<string>): readonly Lease[] {
+    return [...keys].flatMap((key) => this.#seen(key) ?? [])
+  }
+
+  /** Null: nothing. */
+  #put(key: string, watched: Lease | null, pushed: Pushed | null): void {
+    const before = this.#seen(key)
+    if (watched === null) this.#watched.delete(key)
+    else this.#watched.set(key, watched)
     // What was pushed last is the last to be forgotten.
-    pushed.delete(key)
-    if (word.pushed !== null) pushed.set(key, word.pushed)
-    const now = seen(key)
-    if (now !== undefined) lengths.add(now.prefixLength)
-    for (const index of [ofAttachment, ofOwner]) {
+    this.#pushed.delete(key)
+    if (pushed !== null) this.#pushed.set(key, pushed)
+    const now = this.#seen(key)
+    if (now !== undefined) this.#lengths.add(now.prefixLength)
+    for (const index of [this.#ofAttachment, this.#ofOwner]) {
       if (before?.owner !== undefined) index.remove(before.owner, key)
       if (now?.owner !== undefined) index.add(now.owner, key)
     }
   }
 
-  function keyOf({ address, network: of }: Lease): string {
-    if (of === network) return formatAddress(read(address))
+  #keyOf({ address, network }: Lease): string {
+    if (network === this.#network) return formatAddress(read(address))
     throw new RangeError(
-      `lease.network is ${of}, and this table is of ${network}: createLeaseMirror takes the name of its network`,
+      `lease.network is ${network}, and this table is of ${this.#network}: LeaseMirror takes the name of its network`,
     )
-  }
-
-  function all(): readonly Lease[] {
-    return [...new Set([...watched.keys(), ...pushed.keys()])].flatMap((key) => seen(key) ?? [])
-  }
-
-  const leasesAt = (keys: ReadonlySet<string>) => [...keys].map((key) => seen(key)!)
-
-  return {
-    /** What a watch of this network told; all of one watch, in order. */
-    follow({ changes, position: upto, reset }: Watched): void {
-      const told = changes.map((change) => [keyOf(change.lease!), change] as const)
-      if (reset)
-        for (const key of [...watched.keys(), ...pushed.keys()]) put(key, { watched: null, pushed: null })
-      // A connection was lost, and the watch says again what it said.
-      else if (upto < position) return
-      for (const [key, change] of told)
-        put(key, { watched: isKept(change) ? change.lease! : null, pushed: null })
-      position = upto
-      if (upto > floor) floor = upto
-      for (const [key, { version }] of pushed) if (version <= upto) put(key, { pushed: null })
-    },
-    /** What a peer knows of a lease, `ENDED` ones too; only what the watch would tell. Answers whether it was news. */
-    push(lease: Lease): boolean {
-      const { version } = lease
-      const key = keyOf(lease)
-      if (version <= floor || version <= (pushed.get(key)?.version ?? 0n)) return false
-      put(key, { pushed: { version, lease: isKept({ lease }) ? lease : null } })
-      const [first] = pushed
-      if (pushed.size > MOST_PUSHED) {
-        if (first![1].version > floor) floor = first![1].version
-        put(first![0], { pushed: null })
-      }
-      return true
-    },
-    /** The lease at an address, or whose block it is in, however it is spelled: `::ffff:10.8.64.2` is `10.8.64.2`. */
-    at(address: string): Lease | undefined {
-      const { family, value } = read(address)
-      const alone = seen(formatValue(family, value))
-      if (alone !== undefined) return alone
-      for (const length of lengths) {
-        if (length >= maxPrefix(family)) continue
-        const lease = seen(formatValue(family, blockBase(family, value, length)))
-        if (lease?.prefixLength === length) return lease
-      }
-      return undefined
-    },
-    /** Leases of an attachment: kind, uid (default: the name), incarnation, interface. */
-    ofAttachment: (owner: AnyOwner): readonly Lease[] => leasesAt(ofAttachment.of(owner)),
-    /** Leases of an owner by kind and name, of all its lives and interfaces. */
-    ofOwner: (owner: AnyOwner): readonly Lease[] => leasesAt(ofOwner.of(owner)),
-    /** All leases, in no order. */
-    all,
-    /** Number of the log up to which the watch has told everything. Lower than before after a restore. */
-    get position(): bigint {
-      return position
-    },
-  }
-}
-
-/** An owner as a reader may know it: `uid` defaults to the name, `interface` to `eth0`. */
-export type AnyOwner = Pick<Owner, 'kind' | 'name'> &
-  Partial<Pick<Owner, 'uid' | 'incarnation' | 'interface'>>
-
-function createIndex(keyOfOwner: (owner: FullOwner) => string) {
-  const keys = new Map<string, Set<string>>()
-  const none: ReadonlySet<string> = new Set()
-  const named = ({ kind, name, uid = '', incarnation = '', interface: on = '' }: AnyOwner) =>
-    keyOfOwner({ kind, name, uid: uid || name, incarnation, interface: on || 'eth0' })
-  return {
-    of: (owner: AnyOwner): ReadonlySet<string> => keys.get(named(owner)) ?? none,
-    add(owner: AnyOwner, key: string): void {
-      const at = named(owner)
-      const known = keys.get(at)
-      if (known === undefined) keys.set(at, new Set([key]))
-      else known.add(key)
-    },
-    remove(owner: AnyOwner, key: string): void {
-      const at = named(owner)
-      const known = keys.get(at)
-      known?.delete(key)
-      if (known?.size === 0) keys.delete(at)
-    },
   }
 }
 

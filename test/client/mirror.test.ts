@@ -7,7 +7,7 @@ import { runInNewContext } from 'node:vm'
 import { create } from '@bufbuild/protobuf'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { createLeaseMirror, isKept, type LeaseMirror } from '../../src/client/mirror.ts'
+import { isKept, LeaseMirror } from '../../src/client/mirror.ts'
 import type { Watched } from '../../src/client/watch.ts'
 import type { AddressRecord } from '../../src/core/event.ts'
 import { type LeaseChange, LeaseChangeSchema } from '../../src/gen/ipledger/v1/lease_pb.ts'
@@ -26,7 +26,7 @@ import {
 } from '../core/given.ts'
 import { played } from '../support/stored-scene.ts'
 
-const emptyMirror = () => createLeaseMirror({ network: 'net' })
+const emptyMirror = () => new LeaseMirror({ network: 'net' })
 
 function leaseOf(record: AddressRecord): Lease {
   const state = record.state === 'FREE' ? 'ENDED' : record.state
@@ -387,7 +387,7 @@ test.each([LeaseState.ENDED, LeaseState.ACTIVE])(
 )
 
 test('a lease of another network is refused, and nothing of what came with it is taken', () => {
-  const mirror = createLeaseMirror()
+  const mirror = new LeaseMirror()
   const own = create(LeaseSchema, { network: 'default', address: '10.0.0.1', version: 1n })
   const other = create(LeaseSchema, { network: 'blue', address: '10.0.0.2', version: 2n })
   const why = 'lease.network is blue, and this table is of default'
@@ -395,7 +395,7 @@ test('a lease of another network is refused, and nothing of what came with it is
   const changes = [own, other].map((lease) => create(LeaseChangeSchema, { lease }))
   expect(() => mirror.follow(told(changes, 2n))).toThrow(why)
   expect([mirror.all(), mirror.position]).toEqual([[], 0n])
-  expect(createLeaseMirror({ network: 'blue' }).push(other)).toBe(true)
+  expect(new LeaseMirror({ network: 'blue' }).push(other)).toBe(true)
 })
 
 test('an address inside a block is its holder’s', () => {

@@ -4,7 +4,7 @@
  */
 import { execFileSync } from 'node:child_process'
 import { afterAll, expect, onTestFinished, test } from 'vitest'
-import { createClient, createLeaseMirror, type IpledgerClient, watchLeases } from '../../src/client/client.ts'
+import { createClient, type IpledgerClient, LeaseMirror, watchLeases } from '../../src/client/client.ts'
 import type { Lease } from '../../src/gen/ipledger/v1/types_pb.ts'
 import { serve, stop } from '../e2e/commands.ts'
 import { withClient } from '../support/database.ts'
@@ -95,7 +95,7 @@ test.each<[string, After]>([
   const backup = `${temporaryDirectory()}/copy`
   await server.restart((directory) => copy(directory, backup))
 
-  const mirror = createLeaseMirror()
+  const mirror = new LeaseMirror()
   const end = new AbortController()
   const watch = (async () => {
     for await (const one of watchLeases(client, { sendInitialState: true }, { signal: end.signal }))

@@ -7,7 +7,7 @@ import { describe, expect, onTestFinished, test } from 'vitest'
 import { WatchLeases } from '../../src/api/handlers/watch-leases.ts'
 import type { Call } from '../../src/api/method.ts'
 import { createToken, openTokens } from '../../src/api/tokens.ts'
-import { createLeaseMirror } from '../../src/client/mirror.ts'
+import { LeaseMirror } from '../../src/client/mirror.ts'
 import { ErrorInfoSchema } from '../../src/gen/google/rpc/error_details_pb.ts'
 import {
   LeaseService,
@@ -122,7 +122,7 @@ test('what happens while the initial state is sent comes before the first positi
     position = value!.position
     digest = value!.digest
   }
-  const mirror = createLeaseMirror({ network })
+  const mirror = new LeaseMirror({ network })
   mirror.follow({ changes, position, digest, reset: true })
   const held: unknown[] = []
   for (let pageToken = '', pages = 0; pages === 0 || pageToken !== ''; pages += 1) {
