@@ -78,7 +78,7 @@ incident(
 
 incident(
   '2.3 repair-loop-between-two-writes: hundreds of Reserve and Confirm while reaper and reconciler run without pause: nothing alive is taken',
-  ['LOOK_UP_SAYS_GONE'],
+  [],
   async (scene) => {
     const { network, call, reality } = scene
     const seed = Number(process.env.IPLEDGER_TEST_SEED ?? Math.floor(Math.random() * 2 ** 31))

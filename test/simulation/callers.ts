@@ -437,8 +437,10 @@ export class Callers {
     const world = this.#world
     const { id, owner, token, spare } = life
     // First what was answered, under the spare's holder; then what the attachment has since.
-    if (spare !== null && attempt === 0)
-      this.send({ ...this.#by(life, 'Release'), type: 'release', removal, lease: spare }, () => {})
+    if (spare !== null && attempt === 0) {
+      const given = { token: spare.token, owner: spare.owner }
+      this.send({ ...this.#by(life, 'Release'), type: 'release', removal, lease: given }, () => {})
+    }
     const lease = byToken ? { token, owner } : this.#referenceTo(life)
     const requestId = world.chance(0.3) ? `release ${id} ${token} ${removal}` : null
     const command: Command<'release'> = {
