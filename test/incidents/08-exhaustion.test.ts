@@ -13,7 +13,7 @@ const incident = useIncidents(running)
 
 incident(
   '8.6 check-then-insert: as many Reserves at once as there are addresses get one each',
-  ['CATCHES_UP_UNDER_THE_LOCK'],
+  [],
   async (scene) => {
     const { call, reality } = scene
     await scene.pool('10.8.6.0/24')
@@ -37,7 +37,7 @@ incident(
 
 incident(
   '8.2 swallowed-timeout: a commit that hangs is an unknown outcome, and asking again gives one lease',
-  ['CATCHES_UP_UNDER_THE_LOCK'],
+  [],
   async (scene) => {
     const { network, call } = scene
     await scene.pool('10.8.2.0/29')

@@ -103,7 +103,7 @@ incident(
 
 incident(
   '11.6 lost-update: Reserve and Reap on one pool at once, and the events add up to the table',
-  ['CATCHES_UP_UNDER_THE_LOCK'],
+  [],
   async (scene) => {
     const { network, call } = scene
     await scene.pool('10.116.0.0/22', { cooldown: '0s' })
