@@ -7,6 +7,7 @@ import type { Freshness, LookUp } from './command.ts'
 import { type AddressRecord, type HoldCause, leaseId, type SourceDeclaration } from './event.ts'
 import {
   addressValue,
+  blockAt,
   evidenceAt,
   type HeldRecord,
   type Hold,
@@ -16,7 +17,6 @@ import {
   type Sighting,
   type SourceState,
   sightingsOf,
-  unitAt,
 } from './image.ts'
 import { exitsOf, mayFollow } from './lifecycle.ts'
 import { describeOwner, isListedAs, RESERVE_KIND } from './owner.ts'
@@ -366,13 +366,13 @@ export function* attentionToLease(
 
 /** Of an address that sources list and that may have no lease. */
 export function* attentionToListed(image: Image, address: string): Generator<Attention> {
-  const place = unitAt(image, address)?.place
-  if (place === undefined || isHeld(image.records.get(address))) return
-  const { name, nodeLimit = Infinity } = place.pool
+  const poolState = blockAt(image, address)?.poolState
+  if (poolState === undefined || isHeld(image.records.get(address))) return
+  const { name, nodeLimit = Infinity } = poolState.pool
   const limit = Math.min(POLICY.quarantinesPerCaller, nodeLimit)
   for (const { source, node, appearedAt } of sightingsOf(image, address).filter(isLive)) {
     yield item('LISTS_FREE_ADDRESSES', appearedAt, '', { source, address, limit })
-    const held = place.heldOn.get(node) ?? 0
+    const held = poolState.heldOn.get(node) ?? 0
     const why = ` (node ${node} holds ${held} of pool ${name})`
     if (held >= nodeLimit) yield item('NODE_LIMIT', appearedAt, why, { source, address })
   }

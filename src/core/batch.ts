@@ -147,12 +147,14 @@ export function blank({ image, now }: Batch, { pool }: PoolState, address: strin
  */
 export function quarantineQuotaReached(
   batch: Batch,
-  place: PoolState,
+  poolState: PoolState,
   { by, node }: Pick<Quarantine, 'by' | 'node'>,
 ): boolean {
   const { image, without } = batch
   if (without.has('ONE_WORD_FILLS_NO_POOL')) return false
-  return (image.quarantinedBy.get(by) ?? 0) >= POLICY.quarantinesPerCaller || isNodeFull(batch, place, node)
+  return (
+    (image.quarantinedBy.get(by) ?? 0) >= POLICY.quarantinesPerCaller || isNodeFull(batch, poolState, node)
+  )
 }
 
 export function isNodeFull({ without }: Batch, { pool, heldOn }: PoolState, node: string): boolean {

@@ -15,6 +15,7 @@ import {
 import type { Actor, Answer, Command } from './command.ts'
 import { type AddressRecord, type Details, type Entry, leaseId, type Quarantine } from './event.ts'
 import {
+  blockAt,
   evidenceAt,
   freedByHolder,
   type HeldRecord,
@@ -26,7 +27,6 @@ import {
   type PoolState,
   type Sighting,
   sightingsOf,
-  unitAt,
 } from './image.ts'
 import { confirmableUntil, entryOf } from './judge.ts'
 import { type Finding, mayFollow } from './lifecycle.ts'
@@ -116,12 +116,12 @@ function release(batch: Batch, command: Command<'release'>, record: HeldRecord):
     const why = 'removal was not confirmed'
     return quarantine(batch, command, 'releaseUnconfirmed', record, { ...word, why })
   }
-  const place = placeOf(batch.image, record)
+  const poolState = poolStateOf(batch.image, record)
   const said = { ...word, why: 'another host answers for the address' }
-  if (quarantineQuotaReached(batch, place, { by: actor.name, node: '' }))
+  if (quarantineQuotaReached(batch, poolState, { by: actor.name, node: '' }))
     return quarantine(batch, command, 'inUse', record, said)
   const released = end(batch, command, 'release', record, details, null)
-  quarantine(batch, command, 'inUse', blank(batch, place, record.address), said)
+  quarantine(batch, command, 'inUse', blank(batch, poolState, record.address), said)
   return released
 }
 
@@ -154,14 +154,14 @@ export function end(
   other = seenBeside(batch, record),
 ): AddressRecord {
   const { image, now } = batch
-  const place = placeOf(image, record)
+  const poolState = poolStateOf(image, record)
   const ended = finding === 'release' ? 'RELEASED' : 'REAPED'
-  const fields = { ended, confirmBy: null, availableAt: now + restsMs(image, place) } as const
+  const fields = { ended, confirmBy: null, availableAt: now + restsMs(image, poolState) } as const
   if (other === null) return change(batch, by, finding, record, fields, details)
   const freed = change(batch, by, finding, record, fields, { ...details, contested: true })
   const why = `${other.source} has listed ${describeOwner(other.owner!)} there while ${describeOwner(record.owner!)} held it`
   const word = { by: other.source, node: image.sources.get(other.source)!.declaration.node }
-  const fresh = blank(batch, place, record.address)
+  const fresh = blank(batch, poolState, record.address)
   quarantine(batch, by, 'contest', fresh, { ...word, why }, evidenceOf(other))
   return freed
 }
@@ -173,10 +173,10 @@ export function end(
 function seenBeside(batch: Batch, record: HeldRecord, gone: string | null = null): Sighting | null {
   const { image, without } = batch
   const { owner, address, token } = record
-  const place = placeOf(image, record)
+  const poolState = poolStateOf(image, record)
   const mayKeep = ({ source }: Sighting) => {
     const { node } = image.sources.get(source)!.declaration
-    return node !== gone && !quarantineQuotaReached(batch, place, { by: source, node })
+    return node !== gone && !quarantineQuotaReached(batch, poolState, { by: source, node })
   }
   const isBeside = (one: Sighting) =>
     one.owner !== null &&
@@ -217,11 +217,12 @@ export function decideQuarantine(batch: Batch, command: Command<'quarantine'>): 
 /** The lease that an address belongs to; of a free one, the lease that it would be. */
 function atAddress(batch: Batch, address: string): AddressRecord | Refusal {
   const { image } = batch
-  const unit = unitAt(image, address)
-  if (unit === null) return invalid('address', `${address} is in no pool of network ${image.name}`)
-  if (!contains(unit.place.pool.allocatable, unit.value)) return excluded(unit.address, unit.place.pool)
-  const record = image.records.get(unit.address)
-  return isHeld(record) ? record : blank(batch, unit.place, unit.address)
+  const block = blockAt(image, address)
+  if (block === null) return invalid('address', `${address} is in no pool of network ${image.name}`)
+  if (!contains(block.poolState.pool.allocatable, block.value))
+    return excluded(block.address, block.poolState.pool)
+  const record = image.records.get(block.address)
+  return isHeld(record) ? record : blank(batch, block.poolState, block.address)
 }
 
 export function decideReap(batch: Batch, command: Command<'reap'>): Answer | Refusal {
@@ -298,9 +299,10 @@ export function closeLists(
 
 /** One wrong list must not free an address at once: what is listed no more rests as what is released does. */
 export function unlisted({ image, now, without }: Batch, entry: Entry): Entry {
-  const unit = unitAt(image, entry.address)
-  if (unit === null || isHeld(image.records.get(unit.address)) || without.has('UNLISTED_RESTS')) return entry
-  return { ...entry, restsUntil: now + restsMs(image, unit.place) }
+  const block = blockAt(image, entry.address)
+  if (block === null || isHeld(image.records.get(block.address)) || without.has('UNLISTED_RESTS'))
+    return entry
+  return { ...entry, restsUntil: now + restsMs(image, block.poolState) }
 }
 
 /** A promise that was broken: RESERVED, past its deadline and the grace, and never listed (2.1). */
@@ -414,12 +416,12 @@ export function judged(
   return 'reason' in record ? record : (barred(batch, use) ?? record)
 }
 
-function placeOf(image: Image, { poolId }: AddressRecord): PoolState {
+function poolStateOf(image: Image, { poolId }: AddressRecord): PoolState {
   return image.pools.get(poolId)!
 }
 
 function poolOf(image: Image, record: AddressRecord): Pool {
-  return placeOf(image, record).pool
+  return poolStateOf(image, record).pool
 }
 
 // Refusals.

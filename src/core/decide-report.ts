@@ -32,6 +32,7 @@ import { closeLists, confirm, end, evidenceOf, judged, unlisted } from './decide
 import { type AddressRecord, type Details, type Entry, type SourceDeclaration, TERMINAL } from './event.ts'
 import { isSame, ownerOf } from './evolve.ts'
 import {
+  blockAt,
   type HeldRecord,
   type Image,
   isClosed,
@@ -42,7 +43,6 @@ import {
   type SourceState,
   sightingsAt,
   sightingsOf,
-  unitAt,
 } from './image.ts'
 import { judge } from './judge.ts'
 import type { Doubt } from './lifecycle.ts'
@@ -64,8 +64,8 @@ export function decideRegisterSource(batch: Batch, command: Command<'registerSou
   if (before?.state === 'RETIRED') return retired(id)
   if (before !== undefined && isDeepStrictEqual(before.declaration, declaration))
     return { leases: [], source: before }
-  const place = ({ kind, node, settings }: SourceDeclaration) => [kind, node, settings]
-  if (before !== undefined && !isDeepStrictEqual(place(before.declaration), place(declaration))) {
+  const identity = ({ kind, node, settings }: SourceDeclaration) => [kind, node, settings]
+  if (before !== undefined && !isDeepStrictEqual(identity(before.declaration), identity(declaration))) {
     const why = 'what it has listed there would be missed here; register another id, then retire this one'
     const message = `source ${id} is known with another kind, node or settings: ${why}`
     return refusal('ILLEGAL_STATE', message, { source: id })
@@ -113,9 +113,9 @@ export function decideRetireSource(batch: Batch, command: Command<'retireSource'
   }
   const unwitnessed = [...image.records.values()].filter(isOnlyWitness).length
   const unlisted = [...image.sightings].filter(
-    ([unit, all]) =>
-      unitAt(image, unit) !== null &&
-      !isHeld(image.records.get(unit)) &&
+    ([block, all]) =>
+      blockAt(image, block) !== null &&
+      !isHeld(image.records.get(block)) &&
       all.some(({ source, vanishedSeq }) => source === id && vanishedSeq === null) &&
       !all.some((one) => isLive(one) && one.source !== id),
   ).length
@@ -342,18 +342,18 @@ export function believedHead(
 
 /** What sources list live at an address, if something may follow from it. A spare's entry only protects. */
 export function listedAt(image: Image, address: string) {
-  const unit = unitAt(image, address)
-  if (unit === null || !contains(unit.place.pool.allocatable, unit.value)) return null
-  const record = image.records.get(unit.address)
-  const sightings = sightingsOf(image, unit.address).filter(
+  const block = blockAt(image, address)
+  if (block === null || !contains(block.poolState.pool.allocatable, block.value)) return null
+  const record = image.records.get(block.address)
+  const sightings = sightingsOf(image, block.address).filter(
     (one) => isLive(one) && one.owner?.kind !== RESERVE_KIND,
   )
   const isNews = ({ owner }: Sighting): boolean => {
     if (!isHeld(record)) return true
-    if (!isSingle(unit.place.pool) || record.state === 'QUARANTINED' || owner === null) return false
+    if (!isSingle(block.poolState.pool) || record.state === 'QUARANTINED' || owner === null) return false
     return record.state === 'RESERVED' || !isListedAs(record.owner!, owner)
   }
-  return sightings.some(isNews) ? { unit, record, sightings } : null
+  return sightings.some(isNews) ? { block, record, sightings } : null
 }
 
 /** A live entry, and the head that a list with it was begun at. */
@@ -372,7 +372,7 @@ function reconcileAddress(
   const { image } = batch
   const listed = listedAt(image, address)
   if (listed === null) return
-  const { unit, record } = listed
+  const { block, record } = listed
   const seen = listed.sightings.flatMap((sighting): readonly Believed[] => {
     const head = believed(sighting)
     if (head === null) return []
@@ -383,7 +383,8 @@ function reconcileAddress(
     const known = seen.filter(({ sighting }) => sighting.owner !== null)
     const isOwn = ({ sighting }: Believed) => isListedAs(record.owner!, sighting.owner!)
     const other = known.find(
-      (one) => !isOwn(one) && one.head >= record.token && mayContest(batch, unit.place, record, one.sighting),
+      (one) =>
+        !isOwn(one) && one.head >= record.token && mayContest(batch, block.poolState, record, one.sighting),
     )
     if (other !== undefined && !batch.without.has('OTHER_OWNER_IS_A_CONFLICT')) {
       quarantineListed(batch, by, 'conflict', record, other.sighting)
@@ -396,14 +397,14 @@ function reconcileAddress(
   }
   const current = seen.filter(({ head }) => head >= (record?.seq ?? 0)).map(({ sighting }) => sighting)
   const isSpent = ({ source: by, node }: Sighting) =>
-    taker === undefined && quarantineQuotaReached(batch, unit.place, { by, node })
+    taker === undefined && quarantineQuotaReached(batch, block.poolState, { by, node })
   const found = taker ?? current.find((one) => !isSpent(one)) ?? current[0]
   if (found === undefined) return
   if (isHeld(record)) end(batch, by, 'giveSpare', record, { ...evidenceOf(found), reason: 'TAKEN' }, null)
-  const fresh = blank(batch, unit.place, unit.address)
+  const fresh = blank(batch, block.poolState, block.address)
   const { node } = found
   const owner = adoptable(batch, found)
-  if (owner === null || !isSingle(unit.place.pool)) {
+  if (owner === null || !isSingle(block.poolState.pool)) {
     if (!isSpent(found)) quarantineListed(batch, by, 'listedForNobody', fresh, found)
     return
   }
@@ -416,7 +417,7 @@ function reconcileAddress(
     if (!isSpent(found)) quarantineListed(batch, by, 'listedAfterRelease', adopted, found)
     return
   }
-  if (taker === undefined && isNodeFull(batch, unit.place, node)) return
+  if (taker === undefined && isNodeFull(batch, block.poolState, node)) return
   change(batch, by, 'adopt', adopted, { confirmedAt: batch.now }, evidenceOf(found))
 }
 
@@ -453,7 +454,7 @@ function isElsewhere(batch: Batch, sighting: Sighting, record: AddressRecord): b
  * Whether a list of another owner takes a lease from its holder. Of a node's source it does on its own node, of a promise, and
  * while an older copy of the log may lack the lease that the source sees.
  */
-function mayContest(batch: Batch, place: PoolState, record: HeldRecord, sighting: Sighting): boolean {
+function mayContest(batch: Batch, poolState: PoolState, record: HeldRecord, sighting: Sighting): boolean {
   const { image } = batch
   const { era, recovering } = image.network!
   const { source: id } = sighting
@@ -465,7 +466,7 @@ function mayContest(batch: Batch, place: PoolState, record: HeldRecord, sighting
   const hasCounted = fresh?.era === era && fresh.countedTotal >= 2
   if (eraOf(record.token) < era && !hasCounted) return true
   if (isElsewhere(batch, sighting, record) && record.state !== 'RESERVED') return false
-  return !quarantineQuotaReached(batch, place, { by: id, node: node === record.node ? '' : node })
+  return !quarantineQuotaReached(batch, poolState, { by: id, node: node === record.node ? '' : node })
 }
 
 /** Quarantines it on a source's word. */

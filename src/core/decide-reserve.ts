@@ -32,6 +32,7 @@ import {
 import type { AddressRecord } from './event.ts'
 import {
   addressValue,
+  blockAt,
   freedByHolder,
   type HeldRecord,
   type Image,
@@ -49,7 +50,6 @@ import {
   restedBy,
   sightingsOf,
   takeCandidate,
-  unitAt,
 } from './image.ts'
 import { describeOwner, holderKey, sameAttachment } from './owner.ts'
 import { POLICY } from './policy.ts'
@@ -59,7 +59,7 @@ import { invalid, type Refusal, refusal } from './refusal.ts'
 type Reserve = Command<'reserve'>
 
 /** A claim with its pools, in order of preference. */
-type OpenClaim = Claim & { readonly path: string; readonly places: readonly PoolState[] }
+type OpenClaim = Claim & { readonly path: string; readonly poolStates: readonly PoolState[] }
 
 export function decideReserve(batch: Batch, command: Reserve): Answer | Refusal {
   const { image, now } = batch
@@ -78,7 +78,7 @@ export function decideReserve(batch: Batch, command: Reserve): Answer | Refusal 
   )
   const satisfied = new Map<OpenClaim, HeldRecord>()
   for (const claim of claims) {
-    const record = own.find(({ poolId }) => claim.places.some(({ pool }) => pool.poolId === poolId))
+    const record = own.find(({ poolId }) => claim.poolStates.some(({ pool }) => pool.poolId === poolId))
     if (record === undefined || batch.without.has('RETRY_GETS_THE_SAME_LEASE')) continue
     const bad = mayHaveAgain(image, command, claim, record)
     if (bad !== null) return bad
@@ -102,9 +102,9 @@ export function decideReserve(batch: Batch, command: Reserve): Answer | Refusal 
 /** What a refused Reserve leaves: the candidates that its caller sees live, which nobody should be offered again. */
 export function quarantineSeen(batch: Batch, command: Reserve, addresses: readonly string[]): void {
   for (const address of addresses) {
-    const unit = unitAt(batch.image, address)
-    if (unit !== null && !isHeld(batch.image.records.get(address)))
-      seenByCaller(batch, command, unit.place, address)
+    const block = blockAt(batch.image, address)
+    if (block !== null && !isHeld(batch.image.records.get(address)))
+      seenByCaller(batch, command, block.poolState, address)
   }
 }
 
@@ -113,20 +113,24 @@ export function quarantineSeen(batch: Batch, command: Reserve, addresses: readon
 /** Finds the pools of each claim; without claims, the default pool of each family. */
 function openClaims(image: Image, command: Reserve): readonly OpenClaim[] | Refusal {
   if (command.claims.length === 0) {
-    const places = defaultPools(image)
-    if (places.length === 0) return noDefault(image, 'claims')
+    const poolStates = defaultPools(image)
+    if (poolStates.length === 0) return noDefault(image, 'claims')
     const claim = { pools: [], address: null, preferPrevious: false }
-    return places.map((place, index) => ({ ...claim, path: `claims[${index}]`, places: [place] }))
+    return poolStates.map((poolState, index) => ({
+      ...claim,
+      path: `claims[${index}]`,
+      poolStates: [poolState],
+    }))
   }
   const open: OpenClaim[] = []
   for (const [index, claim] of command.claims.entries()) {
     const path = `claims[${index}]`
-    const places = poolsOf(image, claim, path)
-    if ('reason' in places) return places
-    const both = places.find((place) => open.some((other) => other.places.includes(place)))
+    const poolStates = poolsOf(image, claim, path)
+    if ('reason' in poolStates) return poolStates
+    const both = poolStates.find((poolState) => open.some((other) => other.poolStates.includes(poolState)))
     if (both !== undefined)
       return invalid(`${path}.pools`, `two claims may not share a pool, and another has ${both.pool.name}`)
-    open.push({ ...claim, path, places })
+    open.push({ ...claim, path, poolStates })
   }
   return open
 }
@@ -134,8 +138,8 @@ function openClaims(image: Image, command: Reserve): readonly OpenClaim[] | Refu
 /** Of each family the one that says so; else its only pool. */
 function defaultPools(image: Image): readonly PoolState[] {
   return [4, 6].flatMap((family) => {
-    const places = image.poolsInOrder.filter(({ pool }) => pool.family === family)
-    return places.find(({ pool }) => pool.isDefault) ?? (places.length === 1 ? places : [])
+    const poolStates = image.poolsInOrder.filter(({ pool }) => pool.family === family)
+    return poolStates.find(({ pool }) => pool.isDefault) ?? (poolStates.length === 1 ? poolStates : [])
   })
 }
 
@@ -148,27 +152,27 @@ function noDefault(image: Image, field: string): Refusal {
 function poolsOf(image: Image, claim: Claim, path: string): readonly PoolState[] | Refusal {
   const found = new Set<PoolState>()
   for (const [index, name] of claim.pools.entries()) {
-    const place = poolNamed(image, name)
-    if (place === undefined) {
+    const poolState = poolNamed(image, name)
+    if (poolState === undefined) {
       const field = `${path}.pools[${index}]`
       const message = `${field}: there is no pool ${name} in network ${image.name}`
       return refusal('POOL_NOT_FOUND', message, { field, pool: name })
     }
-    found.add(place)
+    found.add(poolState)
   }
   if (claim.address === null) {
-    const places = found.size > 0 ? [...found] : defaultPools(image)
-    return claim.pools.length === 0 && places.length !== 1 ? noDefault(image, `${path}.pool`) : places
+    const poolStates = found.size > 0 ? [...found] : defaultPools(image)
+    return claim.pools.length === 0 && poolStates.length !== 1 ? noDefault(image, `${path}.pool`) : poolStates
   }
   const { address } = claim
-  const unit = unitAt(image, address)
-  if (unit === null || (found.size > 0 && !found.has(unit.place))) {
+  const block = blockAt(image, address)
+  if (block === null || (found.size > 0 && !found.has(block.poolState))) {
     const where = [...found].map(({ pool }) => `${pool.name} (${pool.cidr})`).join(', ')
     return invalid(`${path}.address`, `${address} is not in ${where || `a pool of network ${image.name}`}`)
   }
-  if (unit.address === address) return [unit.place, ...found]
-  const { name, prefixLength } = unit.place.pool
-  const why = `leases of pool ${name} are /${prefixLength} blocks; did you mean ${unit.address}?`
+  if (block.address === address) return [block.poolState, ...found]
+  const { name, prefixLength } = block.poolState.pool
+  const why = `leases of pool ${name} are /${prefixLength} blocks; did you mean ${block.address}?`
   return invalid(`${path}.address`, why)
 }
 
@@ -216,12 +220,12 @@ function mayHaveAgain(image: Image, command: Reserve, claim: OpenClaim, record: 
 /** A retry changes nothing but a deadline, which moves out or goes, and where the workload is. */
 function renewLease(batch: Batch, command: Reserve, record: HeldRecord): AddressRecord | Refusal {
   const { image, now } = batch
-  const place = image.pools.get(record.poolId)!
+  const poolState = image.pools.get(record.poolId)!
   const node = command.node === '' ? record.node : command.node
-  if (node !== record.node && isNodeFull(batch, place, node)) return nodeLimit(place, node)
+  if (node !== record.node && isNodeFull(batch, poolState, node)) return nodeLimit(poolState, node)
   if (record.state === 'RESERVED' && command.confirmed)
     return confirm(batch, command, { ...record, node }, null)
-  const within = command.confirmWithinMs ?? place.pool.confirmWithinMs
+  const within = command.confirmWithinMs ?? poolState.pool.confirmWithinMs
   const confirmBy =
     record.confirmBy === null || within === null ? null : Math.max(record.confirmBy, now + within)
   if (confirmBy === record.confirmBy && node === record.node) return renew(batch, command, record)
@@ -231,12 +235,12 @@ function renewLease(batch: Batch, command: Reserve, record: HeldRecord): Address
 // A free address.
 
 function pick(batch: Batch, command: Reserve, claim: OpenClaim, skipped: string[]): AddressRecord | Refusal {
-  if (claim.address !== null) return pickNamed(batch, command, claim.places[0]!, claim.address)
+  if (claim.address !== null) return pickNamed(batch, command, claim.poolStates[0]!, claim.address)
   let last: Refusal | undefined
-  for (const place of claim.places) {
-    const refused = admission(batch, command, place)
+  for (const poolState of claim.poolStates) {
+    const refused = admission(batch, command, poolState)
     if (refused !== null && refused.reason !== 'POOL_DRAINING') return refused
-    const picked = refused ?? pickFrom(batch, command, place, claim.preferPrevious, skipped)
+    const picked = refused ?? pickFrom(batch, command, poolState, claim.preferPrevious, skipped)
     if (!('reason' in picked) || picked.reason === 'ALL_CANDIDATES_LIVE') return picked
     last = picked
   }
@@ -244,8 +248,8 @@ function pick(batch: Batch, command: Reserve, claim: OpenClaim, skipped: string[
 }
 
 /** What keeps this holder out of a pool, whatever its addresses: draining, liveness, the limits of its node and of itself. */
-function admission(batch: Batch, command: Reserve, place: PoolState): Refusal | null {
-  const { pool } = place
+function admission(batch: Batch, command: Reserve, poolState: PoolState): Refusal | null {
+  const { pool } = poolState
   if (pool.draining) {
     const message = `pool ${pool.name} is draining and hands out nothing new`
     return refusal('POOL_DRAINING', message, { pool: pool.name })
@@ -253,7 +257,7 @@ function admission(batch: Batch, command: Reserve, place: PoolState): Refusal | 
   const isStrict = pool.liveness === 'STRICT' && !batch.without.has('STRICT_WANTS_FRESH_SOURCES')
   const stale = isStrict ? staleness(batch, command, pool.name) : null
   if (stale !== null) return stale
-  if (isNodeFull(batch, place, command.node)) return nodeLimit(place, command.node)
+  if (isNodeFull(batch, poolState, command.node)) return nodeLimit(poolState, command.node)
   if (batch.without.has('OWNER_HAS_A_LIMIT')) return null
   const filling = leasesOfHolder(batch.image, command.owner).filter(
     (one) => one.poolId === pool.poolId && isPlacedFor(batch, command.actor, one),
@@ -294,11 +298,11 @@ function staleness(batch: Batch, { node }: Reserve, pool: string): Refusal | nul
 function pickNamed(
   batch: Batch,
   command: Reserve,
-  place: PoolState,
+  poolState: PoolState,
   address: string,
 ): AddressRecord | Refusal {
   const { image, now } = batch
-  const { pool } = place
+  const { pool } = poolState
   const metadata = { address, pool: pool.name }
   const quarantined = (why: string, more: Readonly<Record<string, string>>) =>
     refusal('ADDRESS_QUARANTINED', `${address} is ${why}`, { ...metadata, ...more })
@@ -317,7 +321,7 @@ function pickNamed(
     const message = `${address} is held by ${describeOwner(record.owner!)}`
     return refusal('ADDRESS_TAKEN', message, { ...metadata, ...stateMetadata(image, record) })
   }
-  const barred = admission(batch, command, place)
+  const barred = admission(batch, command, poolState)
   if (barred !== null) return barred
   if (!mayTake(batch, address, command)) {
     const ready = readyAt(image, address)!
@@ -327,8 +331,8 @@ function pickNamed(
     const waitMs = ready - now
     return refusal('ADDRESS_COOLING', message, { ...metadata, availableAt: until }, waitMs)
   }
-  if (liveUnits(batch, command)?.has(address)) {
-    seenByCaller(batch, command, place, address)
+  if (liveBlocks(batch, command)?.has(address)) {
+    seenByCaller(batch, command, poolState, address)
     return quarantined('in your liveAddresses, so somebody uses it', { seenBy: command.actor.name })
   }
   const seen = seenForAnother(batch, command, address)
@@ -340,20 +344,20 @@ function pickNamed(
       sinceSeq: String(appearedSeq),
     })
   }
-  if (record === undefined && isFull(image)) return exhausted(batch, place)
-  return reserve(batch, command, place, address)
+  if (record === undefined && isFull(image)) return exhausted(batch, poolState)
+  return reserve(batch, command, poolState, address)
 }
 
 function pickFrom(
   batch: Batch,
   command: Reserve,
-  place: PoolState,
+  poolState: PoolState,
   preferPrevious: boolean,
   skipped: string[],
 ): AddressRecord | Refusal {
   const { image, now } = batch
-  const { pool } = place
-  const live = liveUnits(batch, command)
+  const { pool } = poolState
+  const live = liveBlocks(batch, command)
   if (preferPrevious) {
     const previous = freedByHolder(image, command.owner).find(
       (one) =>
@@ -367,21 +371,21 @@ function pickFrom(
       !live?.has(previous.address) &&
       seenForAnother(batch, command, previous.address) === undefined
     )
-      return reserve(batch, command, place, previous.address)
+      return reserve(batch, command, poolState, previous.address)
   }
   const passed: string[] = []
   try {
     for (;;) {
-      const address = takeCandidate(image, place, now)
-      if (address === null) return exhausted(batch, place)
+      const address = takeCandidate(image, poolState, now)
+      if (address === null) return exhausted(batch, poolState)
       if (!live?.has(address)) {
         // What its caller sees live counts against its node.
-        if (!isNodeFull(batch, place, command.node)) return reserve(batch, command, place, address)
+        if (!isNodeFull(batch, poolState, command.node)) return reserve(batch, command, poolState, address)
         passed.push(address)
-        return nodeLimit(place, command.node)
+        return nodeLimit(poolState, command.node)
       }
       skipped.push(address)
-      if (!seenByCaller(batch, command, place, address)) passed.push(address)
+      if (!seenByCaller(batch, command, poolState, address)) passed.push(address)
       if (skipped.length < POLICY.skips) continue
       return refusal(
         'ALL_CANDIDATES_LIVE',
@@ -390,17 +394,17 @@ function pickFrom(
       )
     }
   } finally {
-    for (const address of passed) pushFree(image, place, address)
+    for (const address of passed) pushFree(image, poolState, address)
   }
 }
 
-function exhausted({ image, now }: Batch, place: PoolState): Refusal {
-  const { name } = place.pool
-  const next = nextCooledAt(image, place)
-  const cooling = next === null ? 0 : place.counts.FREE
+function exhausted({ image, now }: Batch, poolState: PoolState): Refusal {
+  const { name } = poolState.pool
+  const next = nextCooledAt(image, poolState)
+  const cooling = next === null ? 0 : poolState.counts.FREE
   const bound = `network ${image.name} has ${image.records.size} touched addresses, and IPLEDGER_IMAGE_ADDRESSES allows no more`
   const why = isFull(image) ? `has no free address that was touched, and ${bound}` : 'has no free address'
-  const listed = listedFree(image, place)
+  const listed = listedFree(image, poolState)
   const message = [
     `pool ${name} ${why}`,
     ...(cooling > 0 ? [`${cooling} are cooling`] : []),
@@ -417,17 +421,17 @@ const MOST_LOOKED_AT = 1_000
 /** Sources that list free addresses of a pool, which keeps these from being handed out. */
 function listedFree(image: Image, { pool }: PoolState): readonly string[] {
   const sources = new Set<string>()
-  for (const [unit, sightings] of image.sightings.entries().take(MOST_LOOKED_AT)) {
-    if (isHeld(image.records.get(unit)) || unitAt(image, unit)?.place.pool !== pool) continue
+  for (const [block, sightings] of image.sightings.entries().take(MOST_LOOKED_AT)) {
+    if (isHeld(image.records.get(block)) || blockAt(image, block)?.poolState.pool !== pool) continue
     for (const one of sightings) if (isLive(one)) sources.add(one.source)
   }
   return [...sources].slice(0, 3)
 }
 
 /** What the caller sees live, by lease: an address in use makes its whole block live. */
-function liveUnits({ image, without }: Batch, { liveAddresses }: Reserve): ReadonlySet<string> | null {
+function liveBlocks({ image, without }: Batch, { liveAddresses }: Reserve): ReadonlySet<string> | null {
   if (liveAddresses.length === 0 || without.has('WHAT_CALLERS_SEE_IS_SKIPPED')) return null
-  return new Set(liveAddresses.map((address) => unitAt(image, address)?.address ?? address))
+  return new Set(liveAddresses.map((address) => blockAt(image, address)?.address ?? address))
 }
 
 /** It has rested; or goes back to its last holder, who said that it is removed, or to the attachment that was listed there. */
@@ -453,19 +457,19 @@ function seenForAnother({ image, without }: Batch, command: Reserve, address: st
 }
 
 /** Quarantines a candidate that the caller sees in use, unless too many are on that caller's word already. */
-function seenByCaller(batch: Batch, command: Reserve, place: PoolState, address: string): boolean {
+function seenByCaller(batch: Batch, command: Reserve, poolState: PoolState, address: string): boolean {
   const word = wordOf(command.actor)
-  if (quarantineQuotaReached(batch, place, word)) return false
+  if (quarantineQuotaReached(batch, poolState, word)) return false
   const why = 'in the liveAddresses of a Reserve'
-  quarantine(batch, command, 'listedForNobody', blank(batch, place, address), { ...word, why })
+  quarantine(batch, command, 'listedForNobody', blank(batch, poolState, address), { ...word, why })
   return true
 }
 
-function reserve(batch: Batch, command: Reserve, place: PoolState, address: string): AddressRecord {
+function reserve(batch: Batch, command: Reserve, poolState: PoolState, address: string): AddressRecord {
   const { now } = batch
-  const within = command.confirmWithinMs ?? place.pool.confirmWithinMs
+  const within = command.confirmWithinMs ?? poolState.pool.confirmWithinMs
   const finding = command.confirmed ? 'reserveConfirmed' : 'reserve'
-  return change(batch, command, finding, blank(batch, place, address), {
+  return change(batch, command, finding, blank(batch, poolState, address), {
     owner: command.owner,
     node: command.node,
     labels: command.labels,

@@ -3,6 +3,7 @@ import type { Entry, EventOf, LedgerEvent } from './event.ts'
 import { TERMINAL } from './event.ts'
 import {
   assign,
+  blockAt,
   type Image,
   isClosing,
   isHeld,
@@ -16,7 +17,6 @@ import {
   type SourceState,
   sightingsAt,
   sightingsOf,
-  unitAt,
 } from './image.ts'
 import { isListedAs, type Owner, sameAttachment } from './owner.ts'
 import { POLICY } from './policy.ts'
@@ -206,8 +206,8 @@ function report(image: Image, event: EventOf<'source.reported'>): void {
   for (const entry of vanished) {
     const owner = ownerOf(entry)
     // What was listed for a lease is remembered for as long as the lease is held: its source is a witness.
-    const unit = unitAt(image, entry.address)
-    const isRemembered = isHeld(unit === null ? undefined : image.records.get(unit.address))
+    const block = blockAt(image, entry.address)
+    const isRemembered = isHeld(block === null ? undefined : image.records.get(block.address))
     const { restsUntil = null } = entry
     const end = { vanishedSeq: event.seq, restsUntil }
     putSightings(

@@ -25,7 +25,7 @@ import { type LeaseState, TERMINAL } from './event.ts'
 import { createHeap } from './heap.ts'
 import { attachmentKey, type Owner, SEPARATOR, sameAttachment } from './owner.ts'
 import { POLICY } from './policy.ts'
-import { type Pool, unitOf } from './pool.ts'
+import { blockOf, type Pool } from './pool.ts'
 import { contains, firstFrom } from './ranges.ts'
 
 export type Hold = Pick<EventOf<'reconcile.held'>, 'seq' | 'at' | 'details'>
@@ -194,20 +194,20 @@ export function rollback(image: Image, mark: number): void {
 /** Replaces the record of an address; undefined only to undo its first one. */
 export function put(image: Image, address: string, record: AddressRecord | undefined): void {
   const before = image.records.get(address)
-  const unit = unitAt(image, address)
-  const place = unit?.address === address ? unit.place : null
-  if (before !== undefined) index(image, place, before, -1)
+  const block = blockAt(image, address)
+  const poolState = block?.address === address ? block.poolState : null
+  if (before !== undefined) index(image, poolState, before, -1)
   if (record === undefined) image.records.delete(address)
   else {
     image.records.set(address, record)
-    index(image, place, record, 1)
+    index(image, poolState, record, 1)
   }
-  if (place !== null && !isHeld(record)) pushFree(image, place, address)
+  if (poolState !== null && !isHeld(record)) pushFree(image, poolState, address)
   image.journal?.push(() => put(image, address, before))
 }
 
 /** Puts a record into the indexes and counts, or takes it out of them. */
-function index(image: Image, place: PoolState | null, record: AddressRecord, change: 1 | -1): void {
+function index(image: Image, poolState: PoolState | null, record: AddressRecord, change: 1 | -1): void {
   const { token, owner, quarantine, state } = record
   if (change === 1) image.byToken.set(token, record)
   else if (image.byToken.get(token) === record) image.byToken.delete(token)
@@ -216,7 +216,7 @@ function index(image: Image, place: PoolState | null, record: AddressRecord, cha
     image.held[how](owner.uid, record)
     image.held[how](owner.name, record)
   } else if (owner !== null) image.freeByName[how](owner.name, record)
-  if (place !== null) count(place, record, change)
+  if (poolState !== null) count(poolState, record, change)
   if (state === 'QUARANTINED' && isOnOneWord(quarantine!)) add(image.quarantinedBy, quarantine!.by, change)
 }
 
@@ -251,18 +251,19 @@ export function addressValue(address: string): IpAddress {
 }
 
 /** The lease that an address belongs to: its first address, and the pool that contains it. */
-export function unitAt(
+export function blockAt(
   image: Image,
   address: string,
-): { readonly address: string; readonly place: PoolState; readonly value: bigint } | null {
+): { readonly address: string; readonly poolState: PoolState; readonly value: bigint } | null {
   const { family, value } = addressValue(address)
-  const place = firstFrom(
+  const poolState = firstFrom(
     image.poolsInOrder,
     ({ pool }) => pool.family < family || (pool.family === family && pool.range.last < value),
   )
-  if (place === undefined || place.pool.family !== family || place.pool.range.first > value) return null
-  const unit = unitOf(place.pool, value)
-  return { address: unit === value ? address : formatValue(family, unit), place, value: unit }
+  if (poolState === undefined || poolState.pool.family !== family || poolState.pool.range.first > value)
+    return null
+  const block = blockOf(poolState.pool, value)
+  return { address: block === value ? address : formatValue(family, block), poolState, value: block }
 }
 
 export function poolNamed(image: Image, name: string): PoolState | undefined {
@@ -373,8 +374,9 @@ export function putPool(image: Image, id: number, pool: Pool | undefined): void 
       pushFree(image, state, record.address)
     }
     // What rests and was never leased.
-    for (const unit of image.sightings.keys())
-      if (!image.records.has(unit) && unitAt(image, unit)?.place === state) pushFree(image, state, unit)
+    for (const block of image.sightings.keys())
+      if (!image.records.has(block) && blockAt(image, block)?.poolState === state)
+        pushFree(image, state, block)
   }
   image.journal?.push(() => putPool(image, id, before?.pool))
 }
@@ -402,26 +404,26 @@ export function compareFreed(a: Freed, b: Freed): number {
   return a.availableAt - b.availableAt || a.seq - b.seq || (a.address < b.address ? -1 : 1)
 }
 
-/** Records of the units of a pool's range. */
+/** Records of the blocks of a pool's range. */
 export function* recordsIn(image: Image, pool: Pool): Generator<AddressRecord> {
   for (const record of image.records.values()) {
     const { family, value } = addressValue(record.address)
     if (family !== pool.family || value < pool.range.first || value > pool.range.last) continue
-    if (unitOf(pool, value) === value) yield record
+    if (blockOf(pool, value) === value) yield record
   }
 }
 
 /** Puts an address where candidates come from, if it is free and nobody lists it. */
-export function pushFree(image: Image, place: PoolState, address: string): void {
+export function pushFree(image: Image, poolState: PoolState, address: string): void {
   const record = image.records.get(address)
   if (isHeld(record) || isListed(image, address)) return
   const { value } = addressValue(address)
-  if (!contains(place.pool.allocatable, value)) return
+  if (!contains(poolState.pool.allocatable, value)) return
   const ready = readyAt(image, address)
   if (ready !== null) {
-    place.free.push({ availableAt: ready, seq: record?.seq ?? 0, address })
-    if (place.free.size > place.compactAt) compact(image, place)
-  } else if (value < place.cursor) place.holes.push(value)
+    poolState.free.push({ availableAt: ready, seq: record?.seq ?? 0, address })
+    if (poolState.free.size > poolState.compactAt) compact(image, poolState)
+  } else if (value < poolState.cursor) poolState.holes.push(value)
 }
 
 function touchedIn({ counts: { FREE, RESERVED, ACTIVE, QUARANTINED } }: PoolState): number {
@@ -429,13 +431,13 @@ function touchedIn({ counts: { FREE, RESERVED, ACTIVE, QUARANTINED } }: PoolStat
 }
 
 /** Entries go stale when leases are taken by name. The next time is when there are twice as many, so that an entry costs little. */
-function compact(image: Image, place: PoolState): void {
-  const { free } = place
+function compact(image: Image, poolState: PoolState): void {
+  const { free } = poolState
   const current = new Map<string, Freed>()
   for (let entry = free.pop(); entry !== undefined; entry = free.pop())
     if (isCurrent(image, entry)) current.set(entry.address, entry)
   for (const entry of current.values()) free.push(entry)
-  place.compactAt = 2 * free.size + 1_024
+  poolState.compactAt = 2 * free.size + 1_024
 }
 
 /** The number alone does not tell: a batch that was undone may have freed the address at the same number, but earlier. */
@@ -448,11 +450,11 @@ function isCurrent(image: Image, { address, seq, availableAt }: Freed): boolean 
  * When a free address has rested: since its last lease ended, and since the last list that had it. Null: it was neither leased
  * nor listed, or is held.
  */
-export function readyAt(image: Image, unit: string): number | null {
-  const record = image.records.get(unit)
+export function readyAt(image: Image, block: string): number | null {
+  const record = image.records.get(block)
   if (isHeld(record)) return null
   let ready = record?.availableAt ?? null
-  for (const { restsUntil } of sightingsOf(image, unit))
+  for (const { restsUntil } of sightingsOf(image, block))
     if (restsUntil !== null && restsUntil > (ready ?? 0)) ready = restsUntil
   return ready
 }
@@ -467,39 +469,39 @@ export function restedBy(image: Image, now: number): number {
  * 65,536 addresses; then what has rested longest, and untouched ones only when nothing has rested. The caller gives back
  * what it does not use.
  */
-export function takeCandidate(image: Image, place: PoolState, now: number): string | null {
-  const spread = touchedIn(place) < POLICY.touchFirst
+export function takeCandidate(image: Image, poolState: PoolState, now: number): string | null {
+  const spread = touchedIn(poolState) < POLICY.touchFirst
   return (
-    (spread ? takeUntouched(image, place) : null) ??
-    takeRested(image, place, restedBy(image, now)) ??
-    (spread ? null : takeUntouched(image, place))
+    (spread ? takeUntouched(image, poolState) : null) ??
+    takeRested(image, poolState, restedBy(image, now)) ??
+    (spread ? null : takeUntouched(image, poolState))
   )
 }
 
 /** When the next address of the pool has cooled; null: none is cooling. */
-export function nextCooledAt(image: Image, place: PoolState): number | null {
+export function nextCooledAt(image: Image, poolState: PoolState): number | null {
   for (;;) {
-    const entry = place.free.peek()
+    const entry = poolState.free.peek()
     if (entry === undefined) return null
     if (isCurrent(image, entry)) return entry.availableAt
-    place.free.pop()
+    poolState.free.pop()
   }
 }
 
-function takeRested(image: Image, place: PoolState, now: number): string | null {
+function takeRested(image: Image, poolState: PoolState, now: number): string | null {
   for (;;) {
-    const entry = place.free.peek()
+    const entry = poolState.free.peek()
     if (entry === undefined || entry.availableAt > now) return null
-    place.free.pop()
+    poolState.free.pop()
     if (!isCurrent(image, entry)) continue
-    while (place.free.peek()?.address === entry.address) place.free.pop()
+    while (poolState.free.peek()?.address === entry.address) poolState.free.pop()
     return entry.address
   }
 }
 
-function takeUntouched(image: Image, place: PoolState): string | null {
+function takeUntouched(image: Image, poolState: PoolState): string | null {
   if (isFull(image)) return null
-  const { pool, holes } = place
+  const { pool, holes } = poolState
   for (let hole = holes.pop(); hole !== undefined; hole = holes.pop()) {
     while (holes.peek() === hole) holes.pop()
     const address = formatValue(pool.family, hole)
@@ -507,10 +509,10 @@ function takeUntouched(image: Image, place: PoolState): string | null {
   }
   const size = blockSize(pool.family, pool.prefixLength)
   for (;;) {
-    const range = firstFrom(pool.allocatable, ({ last }) => last < place.cursor)
+    const range = firstFrom(pool.allocatable, ({ last }) => last < poolState.cursor)
     if (range === undefined) return null
-    const value = range.first > place.cursor ? range.first : place.cursor
-    place.cursor = value + size
+    const value = range.first > poolState.cursor ? range.first : poolState.cursor
+    poolState.cursor = value + size
     const address = formatValue(pool.family, value)
     if (isUntouched(image, address)) return address
   }
@@ -532,32 +534,32 @@ export function isFull({ records, mostTouched }: Image): boolean {
 }
 
 /** All that is or was listed at a lease: at its address, or inside its block. */
-export function sightingsOf(image: Image, unit: string): readonly Sighting[] {
-  return image.sightings.get(unit) ?? NONE
+export function sightingsOf(image: Image, block: string): readonly Sighting[] {
+  return image.sightings.get(block) ?? NONE
 }
 
 /** The same, as far as it proves anything: a source that is retired is no witness. */
-export function evidenceAt(image: Image, unit: string): readonly Sighting[] {
-  return sightingsOf(image, unit).filter(({ source }) => image.sources.get(source)!.state !== 'RETIRED')
+export function evidenceAt(image: Image, block: string): readonly Sighting[] {
+  return sightingsOf(image, block).filter(({ source }) => image.sources.get(source)!.state !== 'RETIRED')
 }
 
 /** The same at one address alone. */
 export function sightingsAt(image: Image, address: string): readonly Sighting[] {
   if (image.sightings.size === 0) return NONE
-  return sightingsOf(image, unitAt(image, address)?.address ?? address).filter(
+  return sightingsOf(image, blockAt(image, address)?.address ?? address).filter(
     (one) => one.address === address,
   )
 }
 
 /** Somebody lists it as live, or in doubt. */
-export function isListed(image: Image, unit: string): boolean {
-  return sightingsOf(image, unit).some(isLive)
+export function isListed(image: Image, block: string): boolean {
+  return sightingsOf(image, block).some(isLive)
 }
 
 /** What is known to be listed at one address, with `sightings` in its place. */
 export function putSightings(image: Image, address: string, sightings: readonly Sighting[]): void {
-  const unit = unitAt(image, address)
-  const key = unit?.address ?? address
+  const block = blockAt(image, address)
+  const key = block?.address ?? address
   const all = sightingsOf(image, key)
   const before = all.filter((one) => one.address === address)
   const after =
@@ -569,7 +571,7 @@ export function putSightings(image: Image, address: string, sightings: readonly 
     if (one.vanishedSeq === null) image.listedBy.getOrInsertComputed(one.source, () => new Set()).add(one)
     else if (one.restsUntil !== null) image.resting.push(one)
   image.dirtySightings.add(address)
-  if (unit !== null) pushFree(image, unit.place, key)
+  if (block !== null) pushFree(image, block.poolState, key)
   image.journal?.push(() => putSightings(image, address, before))
 }
 
@@ -577,6 +579,6 @@ export function putSightings(image: Image, address: string, sightings: readonly 
 function regroup(image: Image): void {
   const all = [...image.sightings.values()].flat()
   image.sightings.clear()
-  const units = Map.groupBy(all, ({ address }) => unitAt(image, address)?.address ?? address)
-  for (const [unit, sightings] of units) image.sightings.set(unit, sightings)
+  const blocks = Map.groupBy(all, ({ address }) => blockAt(image, address)?.address ?? address)
+  for (const [block, sightings] of blocks) image.sightings.set(block, sightings)
 }

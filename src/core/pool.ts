@@ -232,9 +232,9 @@ export function poolSize({ range, family, prefixLength, allocatable: ranges }: P
   readonly size: bigint
   readonly allocatable: bigint
 } {
-  const unit = blockSize(family, prefixLength)
+  const block = blockSize(family, prefixLength)
   const leases = (all: readonly Range[]) =>
-    all.reduce((sum, { first, last }) => sum + last - first + 1n, 0n) / unit
+    all.reduce((sum, { first, last }) => sum + last - first + 1n, 0n) / block
   return { size: leases([range]), allocatable: leases(ranges) }
 }
 
@@ -246,7 +246,7 @@ function mustParse<T>(parsed: T | { readonly malformed: string }): T {
 }
 
 /** First address of the lease that contains an address of the pool's range. */
-export function unitOf(pool: Pool, value: bigint): bigint {
+export function blockOf(pool: Pool, value: bigint): bigint {
   return blockBase(pool.family, value, pool.prefixLength)
 }
 

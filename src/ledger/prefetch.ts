@@ -1,7 +1,7 @@
 /** What commands need and the image lacks: the loop reads it in its first round trip, for the whole batch at once. */
 import { coverageOf } from '../core/attention.ts'
 import { type Command, type Known, type RequestName, requestName } from '../core/command.ts'
-import { type Image, isHeld, leasesOfAttachment, sightingsOf, unitAt } from '../core/image.ts'
+import { blockAt, type Image, isHeld, leasesOfAttachment, sightingsOf } from '../core/image.ts'
 import { attachmentKey, type Owner } from '../core/owner.ts'
 
 export type Prefetch = {
@@ -118,7 +118,7 @@ class Collected {
         }
         break
       case 'recheck':
-        for (const address of command.addresses) this.#addSeeing(unitAt(image, address)?.address ?? address)
+        for (const address of command.addresses) this.#addSeeing(blockAt(image, address)?.address ?? address)
         break
     }
   }
@@ -131,7 +131,7 @@ class Collected {
     for (const [id, { state }] of this.#image.sources) if (state === 'ENABLED') this.sources.add(id)
   }
 
-  #addSeeing(unit: string): void {
-    for (const { source } of sightingsOf(this.#image, unit)) this.sources.add(source)
+  #addSeeing(block: string): void {
+    for (const { source } of sightingsOf(this.#image, block)) this.sources.add(source)
   }
 }

@@ -110,11 +110,11 @@ function checkFold({ image, events, now }: Scene): void {
     Object.assign(folded, { head: event.seq, at: event.at })
   }
   assert.deepEqual(canonical(folded, now), canonical(image, now), 'the fold of the events is the image')
-  for (const place of image.pools.values()) {
-    assert.equal(partitionFault(image, place), null)
+  for (const poolState of image.pools.values()) {
+    assert.equal(partitionFault(image, poolState), null)
     assert.deepEqual(
-      nextCandidates(image, place, now, 8),
-      expectedCandidates(image, place, now, 8),
+      nextCandidates(image, poolState, now, 8),
+      expectedCandidates(image, poolState, now, 8),
       'lowest untouched, longest rested',
     )
   }

@@ -39,7 +39,7 @@ export class Agents {
       const { address, token, givenAt, taker } = spare
       const record = records.get(address)
       const isHeld = record?.token === token && record.state === 'ACTIVE'
-      const isConfigured = taker?.unit === address && taker.state === 'pending'
+      const isConfigured = taker?.block === address && taker.state === 'pending'
       const isOver = givenAt === null ? !isHeld || this.#isUsed(node, address) : !isConfigured
       if (isOver) spares.delete(spare)
     }
@@ -47,7 +47,7 @@ export class Agents {
 
   #isUsed(node: Source['node'], address: string): boolean {
     return [...this.#world.lives].some(
-      (life) => life.node === node && life.unit === address && life.state === 'running',
+      (life) => life.node === node && life.block === address && life.state === 'running',
     )
   }
 

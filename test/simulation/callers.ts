@@ -176,7 +176,7 @@ export class Callers {
       node: world.pick(world.nodes),
       spare: null,
       state: 'asking',
-      unit: null,
+      block: null,
       address: '',
       second: null,
       token: 0,
@@ -198,12 +198,12 @@ export class Callers {
   /** Uses an address that it never asked for, and that ipledger can only be told of. */
   #appear(life: Life): void {
     const world = this.#world
-    const used = [...world.lives].flatMap(({ unit }) => (unit?.startsWith('10.') ? unit : []))
+    const used = [...world.lives].flatMap(({ block }) => (block?.startsWith('10.') ? block : []))
     const isUsed = used.length > 0 && world.chance(0.5)
     const address = isUsed ? world.pick(used) : `10.0.0.${world.between(1, 15)}`
     const kind = world.chance(0.5) ? life.owner.kind : 'stranger'
     const owner = { ...life.owner, kind, name: `s${life.id}`, uid: `s${life.id}` }
-    const stranger: Life = { ...life, owner, state: 'running', excuse: 'a stranger', unit: address, address }
+    const stranger: Life = { ...life, owner, state: 'running', excuse: 'a stranger', block: address, address }
     world.lives.add(stranger)
     world.tell(() => `stranger ${life.id} takes ${address} on ${life.node.name}`)
     if (world.has('livesPause')) world.at(world.between(0, 5 * MINUTE), () => this.#pause(stranger))
@@ -309,7 +309,7 @@ export class Callers {
     world.tell(() => `life ${life.id} is promised ${address} #${fencingToken} on ${life.node.name}`)
     if (deadline !== null)
       world.at(deadline - world.now, () => {
-        if (life.deadline === deadline && life.unit === address) this.#end(life, 'without a Confirm')
+        if (life.deadline === deadline && life.block === address) this.#end(life, 'without a Confirm')
       })
     if (
       life.isBound &&
@@ -333,7 +333,7 @@ export class Callers {
     }
     const isLate = world.has('confirmsAreLate') || world.faults.has('startsAreUnseen')
     world.at(world.between(0, isLate ? LONGEST_START : 20 * SECOND), () => {
-      if (life.state !== 'pending' || life.unit !== address) return
+      if (life.state !== 'pending' || life.block !== address) return
       this.#run(life)
       if (!isActive && (life.deadline !== null || world.chance(0.7))) this.#confirm(life, 0)
     })
@@ -343,7 +343,7 @@ export class Callers {
   #given(life: Life, spare: Spare): void {
     const world = this.#world
     const { address, token, excuse } = spare
-    Object.assign(life, { unit: address, address, token, spare, state: 'pending', deadline: null })
+    Object.assign(life, { block: address, address, token, spare, state: 'pending', deadline: null })
     life.excuse ??= excuse
     world.at(world.between(0, SPARE_START), () => {
       if (life.state === 'pending' && life.spare === spare) this.#run(life)
@@ -382,13 +382,13 @@ export class Callers {
 
   #confirm(life: Life, attempt: number): void {
     const world = this.#world
-    const { unit, token } = life
+    const { block, token } = life
     if (life.state !== 'running') return
     const requestId = world.chance(0.3) ? `confirm ${life.id} ${token}` : null
     this.#sendItem(
       { ...this.#by(life, 'Confirm', requestId), type: 'confirm', lease: this.#referenceTo(life) },
       (answer) => {
-        if (life.unit !== unit) return
+        if (life.block !== block) return
         if (leasesOf(answer).length > 0) life.deadline = null
         else if (answer !== undefined && 'reason' in answer && !UNKNOWN.includes(answer.reason))
           this.#end(life, 'refused')
@@ -411,14 +411,14 @@ export class Callers {
   #askAgain(life: Life): void {
     const world = this.#world
     if (life.state !== 'running') return
-    const { unit, second } = life
+    const { block, second } = life
     const moves = world.has('livesMove') && !life.isBound && world.chance(0.5)
     const to = moves ? world.pick(world.nodes) : life.node
     this.send(this.#reserveCommand(life, to, {}), (answer) => {
       const leases = leasesOf(answer)
-      if (leases.length === 0 || life.unit !== unit || life.state !== 'running') return
+      if (leases.length === 0 || life.block !== block || life.state !== 'running') return
       // What it has is in quarantine, for whatever reason: it keeps to that, and gives the other back.
-      const others = leases.filter(({ address }) => address !== unit && address !== second?.unit)
+      const others = leases.filter(({ address }) => address !== block && address !== second?.block)
       for (const { fencingToken: token } of others)
         this.#release({ ...life, token, spare: null }, 'CONFIRMED', true)
       if (others.length === 0 && to !== life.node) {
@@ -426,7 +426,7 @@ export class Callers {
         world.tell(() => `life ${life.id} moves from ${life.node.name} to ${to.name}`)
         world.at(world.between(0, LONGEST_START), () => {
           // One that stopped on its way starts where it was.
-          if (life.isHidden && life.unit === unit) life.node = to
+          if (life.isHidden && life.block === block) life.node = to
           life.isHidden = false
         })
       }
@@ -503,7 +503,7 @@ export class Callers {
     const world = this.#world
     const { owner, state } = life
     if (state === 'gone') return
-    world.tell(() => `life ${life.id} ends at ${life.unit}: ${how}`)
+    world.tell(() => `life ${life.id} ends at ${life.block}: ${how}`)
     world.drop(life)
     life.state = 'gone'
     world.lives.delete(life)
@@ -519,7 +519,7 @@ function isCutOff({ nodes }: World, { actor }: Command): boolean {
 }
 
 function isUsedBeside({ lives }: World, life: Life): boolean {
-  return [...lives].some((one) => one !== life && one.unit === life.unit && one.state === 'running')
+  return [...lives].some((one) => one !== life && one.block === life.block && one.state === 'running')
 }
 
 /** Lives that nobody tells apart must not meet each other's calls. */
@@ -532,7 +532,7 @@ function leasesOf(answer: Answer | Refusal | undefined): readonly LeaseView[] {
 }
 
 /** Of a block it uses one address. */
-function usedOf({ address, prefixLength }: LeaseView): Pick<Life, 'unit' | 'address'> {
+function usedOf({ address, prefixLength }: LeaseView): Pick<Life, 'block' | 'address'> {
   const inside = `${address.endsWith('::') ? address : address.slice(0, -1)}5`
-  return { unit: address, address: prefixLength === 124 ? inside : address }
+  return { block: address, address: prefixLength === 124 ? inside : address }
 }

@@ -16,6 +16,7 @@ import {
 import { evolve, isSame, ownerOf } from '../../src/core/evolve.ts'
 import {
   addressValue,
+  blockAt,
   type Image,
   isClosed,
   isHeld,
@@ -24,7 +25,6 @@ import {
   leasesOfHolder,
   newImage,
   sightingsOf,
-  unitAt,
 } from '../../src/core/image.ts'
 import { judgeProof, type Proof } from '../../src/core/judge.ts'
 import {
@@ -220,20 +220,20 @@ export class Checks {
     const { now, lives } = this.#world
     const enabled = [...shadow.sources.values()].filter(({ state }) => state === 'ENABLED')
     const slowest = Math.max(0, ...enabled.map(({ declaration }) => declaration.intervalMs))
-    const wasLive = (entry: Entry, unit: string) =>
-      sightingsOf(shadow, unit).some(
+    const wasLive = (entry: Entry, block: string) =>
+      sightingsOf(shadow, block).some(
         (one) => one.address === entry.address && isLive(one) && isSame(one, source, ownerOf(entry)),
       )
     for (const entry of [...vanished, ...appeared]) {
-      const unit = unitAt(shadow, entry.address)
-      if (unit === null) continue
-      const record = shadow.records.get(unit.address)
+      const block = blockAt(shadow, entry.address)
+      if (block === null) continue
+      const record = shadow.records.get(block.address)
       const owner = ownerOf(entry)
       const isOver = vanished.includes(entry) || entry.state === TERMINAL
-      if (isOver && !isHeld(record) && wasLive(entry, unit.address)) {
-        const rests = Math.max(unit.place.pool.cooldownMs, 2 * slowest)
+      if (isOver && !isHeld(record) && wasLive(entry, block.address)) {
+        const rests = Math.max(block.poolState.pool.cooldownMs, 2 * slowest)
         const attachment = owner === null ? '' : attachmentKey(owner)
-        this.#unlisted.getOrInsert(unit.address, []).push({ at: now, rests, attachment })
+        this.#unlisted.getOrInsert(block.address, []).push({ at: now, rests, attachment })
       }
       if (isOver || owner === null || !isHeld(record) || record.owner === null || head < record.token)
         continue
@@ -312,7 +312,7 @@ export class Checks {
       type === 'lease.adopted' && begunAt! < (this.#taken?.token ?? before?.seq ?? 0),
       'the list that says so is older than its end',
     )
-    const isTaker = ({ unit, spare }: Life) => unit === address && spare?.token === before?.token
+    const isTaker = ({ block, spare }: Life) => block === address && spare?.token === before?.token
     const isMadeUp = this.#world.sources.get(record.quarantine?.by ?? '')?.isHostile
     const users = [...this.#world.lives].filter((life) => uses(life, address) && life.state === 'running')
     const taker = isMadeUp || !users.every(isTaker) ? undefined : users[0]
@@ -468,24 +468,24 @@ export class Checks {
     never(proof.record.seq !== before.seq, `version ${proof.record.seq} was judged, it is at ${before.seq}`)
     this.#reaps = [...this.#reaps.filter((one) => one > at - POLICY.holdWindowMs), at]
     let held = 0
-    for (const place of pools.values())
-      held += place.counts.RESERVED + place.counts.ACTIVE + place.counts.QUARANTINED
+    for (const poolState of pools.values())
+      held += poolState.counts.RESERVED + poolState.counts.ACTIVE + poolState.counts.QUARANTINED
     const isMany = this.#reaps.length > Math.max(POLICY.heldAboveReaps, POLICY.heldAboveShare * held)
     never(isMany, `${this.#reaps.length} of ${held} leases are reaped within an hour`)
   }
 
   /** A life that keeps to the contract, and uses an address. */
-  #userOf(unit: string, except: (life: Life) => boolean = () => false): Life | undefined {
+  #userOf(block: string, except: (life: Life) => boolean = () => false): Life | undefined {
     for (const life of this.#world.lives)
-      if (uses(life, unit) && life.excuse === null && !except(life)) return life
+      if (uses(life, block) && life.excuse === null && !except(life)) return life
     return undefined
   }
 
   /** Who has told that another than this attachment lives there. */
-  #tellerOf(unit: string, attachment: string): string | undefined {
+  #tellerOf(block: string, attachment: string): string | undefined {
     const isInside = (address: string) =>
-      address === unit ||
-      (unit.includes(':') && address.includes(':') && unitAt(this.shadow, address)?.address === unit)
+      address === block ||
+      (block.includes(':') && address.includes(':') && blockAt(this.shadow, address)?.address === block)
     for (const [id, { told, isRetired }] of this.#world.sources)
       if (!isRetired)
         for (const [address, one] of told) if (one.attachment !== attachment && isInside(address)) return id
@@ -643,13 +643,14 @@ export class Checks {
 
   /** Partition and order of free space. */
   space(): void {
-    for (const place of this.shadow.pools.values()) {
-      const wrong = partitionFault(this.shadow, place)
+    for (const poolState of this.shadow.pools.values()) {
+      const wrong = partitionFault(this.shadow, poolState)
       if (wrong !== null) this.fail(wrong)
       const [next, expected] = [nextCandidates, expectedCandidates].map((of) =>
-        of(this.shadow, place, this.shadow.at, 4).join(),
+        of(this.shadow, poolState, this.shadow.at, 4).join(),
       )
-      if (next !== expected) this.fail(`pool ${place.pool.name} hands out ${next}, it should be ${expected}`)
+      if (next !== expected)
+        this.fail(`pool ${poolState.pool.name} hands out ${next}, it should be ${expected}`)
     }
   }
 

@@ -16,7 +16,7 @@ export function inventedList(world: World, node: Node): readonly Entry[] {
     ...['pod', 'vm', 'infrastructure', 'reserve'].map((kind) => ({ kind, name: `h${world.between(1, 4)}` })),
     {},
   ]
-  const used = elsewhere.flatMap(({ unit, address }) => (unit === null ? [] : address))
+  const used = elsewhere.flatMap(({ block, address }) => (block === null ? [] : address))
   const first = world.between(1, 12)
   const range = Array.from({ length: world.between(1, 5) }, (_, i) => `10.0.0.${first + i}`)
   const addresses = world.chance(0.6) && used.length > 0 ? used.filter(() => world.chance(0.5)) : range

@@ -346,7 +346,7 @@ export class Operators {
           why: 'it seemed gone',
         }),
       operatorsQuarantine: () => {
-        const address = world.pick([...world.lives].flatMap(({ unit }) => unit ?? [])) ?? anywhere()
+        const address = world.pick([...world.lives].flatMap(({ block }) => block ?? [])) ?? anywhere()
         this.#order({ type: 'quarantine', target: { address }, why: 'to look at it' })
       },
       sourcesChange: () => {

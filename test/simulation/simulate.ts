@@ -8,7 +8,7 @@ import { coverageOf, isOfAnotherNode } from '../../src/core/attention.ts'
 import type { Known } from '../../src/core/command.ts'
 import { believedHead } from '../../src/core/decide-report.ts'
 import type { LedgerEvent } from '../../src/core/event.ts'
-import { isHeld, isLive, sightingsOf, unitAt } from '../../src/core/image.ts'
+import { blockAt, isHeld, isLive, sightingsOf } from '../../src/core/image.ts'
 import { judge } from '../../src/core/judge.ts'
 import { isListedAs, RESERVE_KIND } from '../../src/core/owner.ts'
 import { isSingle } from '../../src/core/pool.ts'
@@ -158,23 +158,23 @@ function drained(): Promise<void> {
 function notCalm({ shadow }: Checks, { freshness }: Tables): string | null {
   const evidence = { image: shadow, known: { freshness } as unknown as Known, freshness: new Map() }
   for (const address of shadow.sightings.keys()) {
-    const unit = unitAt(shadow, address)
-    const record = unit === null ? undefined : shadow.records.get(unit.address)
-    for (const one of unit === null ? [] : sightingsOf(shadow, unit.address)) {
+    const block = blockAt(shadow, address)
+    const record = block === null ? undefined : shadow.records.get(block.address)
+    for (const one of block === null ? [] : sightingsOf(shadow, block.address)) {
       const isSpare = one.owner?.kind === RESERVE_KIND
       const head = isLive(one) && !isSpare ? believedHead(evidence, one) : null
       if (head === null || head < (record?.seq ?? 0)) continue
-      const { heldOn, pool } = unit!.place
+      const { heldOn, pool } = block!.poolState
       // Whoever lists it there first may be of this node.
       const isFull = (heldOn.get(one.node) ?? 0) >= (pool.nodeLimit ?? Infinity)
       const isSpent = isFull || (shadow.quarantinedBy.get(one.source) ?? 0) >= 64
-      const isLeased = contains(unit!.place.pool.allocatable, unit!.value)
+      const isLeased = contains(block!.poolState.pool.allocatable, block!.value)
       if (!isHeld(record) && !isSpent && isLeased) return `${address} is free, and ${one.source} lists it`
       const isTheirs =
         isHeld(record) &&
         one.owner !== null &&
         record.state !== 'QUARANTINED' &&
-        isSingle(unit!.place.pool) &&
+        isSingle(block!.poolState.pool) &&
         !isOfAnotherNode(shadow, one, record)
       if (isTheirs && !isListedAs(record.owner!, one.owner!))
         return `${address} is ${record.state} for ${record.owner!.name}, and ${one.source} lists it for ${one.owner!.name}`

@@ -114,10 +114,10 @@ export type Life = {
   /** asking: without an address; pending: promised one; running: uses it; gone: ended. */
   state: 'asking' | 'pending' | 'running' | 'gone'
   /** What was leased, and the address in it that is used. */
-  unit: string | null
+  block: string | null
   address: string
   /** The same of the other family, where it has both. */
-  second: Pick<Life, 'unit' | 'address'> | null
+  second: Pick<Life, 'block' | 'address'> | null
   token: number
   /** Its own view of `confirmBy`; null: none, or confirmed. */
   deadline: number | null
@@ -295,12 +295,12 @@ export class World {
 
   /** It uses an address no more. */
   drop(life: Life): void {
-    if (life.unit !== null && life.state === 'running' && this.has('endsAreListed') && isCovered(life)) {
+    if (life.block !== null && life.state === 'running' && this.has('endsAreListed') && isCovered(life)) {
       const until = this.now + 10 * MINUTE
       const stopped = entriesOf(life, 'terminal').map((entry) => ({ life, entry, until }))
       this.stopped = [...this.stopped.filter((one) => one.until > this.now), ...stopped]
     }
-    life.unit = null
+    life.block = null
     life.second = null
     life.deadline = null
   }
@@ -348,7 +348,7 @@ export class World {
     const process = this.pick(processes)
     if (process.stoppedUntil > this.now) return is('error')
     if (owner.kind === RESERVE_KIND) {
-      const isThere = [...this.lives].some((life) => life.unit === address && life.node === node)
+      const isThere = [...this.lives].some((life) => life.block === address && life.node === node)
       const spare = [...process.spares].find((one) => one.owner.name === owner.name)
       return is(isThere || (spare !== undefined && isAlive(this, spare)) ? 'live' : 'gone')
     }
@@ -407,8 +407,8 @@ export function sees({ node, skipsPaused, isHostile }: Source, life: Life): bool
 }
 
 /** It uses this lease. */
-export function uses({ unit, second }: Life, leased: string): boolean {
-  return unit === leased || second?.unit === leased
+export function uses({ block, second }: Life, leased: string): boolean {
+  return block === leased || second?.block === leased
 }
 
 function entriesOf({ owner, address, second, node: { name: node } }: Life, state: string): readonly Entry[] {

@@ -5,6 +5,7 @@
 import { blockSize, formatValue } from '../../src/core/address.ts'
 import {
   addressValue,
+  blockAt,
   compareFreed,
   type Image,
   isListed,
@@ -14,7 +15,6 @@ import {
   recordsIn,
   restedBy,
   takeCandidate,
-  unitAt,
 } from '../../src/core/image.ts'
 import { POLICY } from '../../src/core/policy.ts'
 import { poolSize } from '../../src/core/pool.ts'
@@ -44,38 +44,43 @@ export function canonical(image: Image, now: number) {
     reaps: image.reaps.filter((at) => at > now - POLICY.holdWindowMs),
     pools: [...image.pools.values()]
       .sort((a, b) => a.pool.poolId - b.pool.poolId)
-      .map((place) => ({
-        pool: place.pool.settings,
-        version: place.pool.version,
-        counts: { ...place.counts },
-        heldOn: sorted(place.heldOn),
-        next: nextCandidates(image, place, now, 6),
+      .map((poolState) => ({
+        pool: poolState.pool.settings,
+        version: poolState.pool.version,
+        counts: { ...poolState.counts },
+        heldOn: sorted(poolState.heldOn),
+        next: nextCandidates(image, poolState, now, 6),
       })),
     poolsInOrder: image.poolsInOrder.map(({ pool }) => pool.cidr),
   }
 }
 
 /** What the pool hands out next, in order; all of it is given back. */
-export function nextCandidates(image: Image, place: PoolState, now: number, most: number): readonly string[] {
+export function nextCandidates(
+  image: Image,
+  poolState: PoolState,
+  now: number,
+  most: number,
+): readonly string[] {
   const taken: string[] = []
   while (taken.length < most) {
-    const address = takeCandidate(image, place, now)
+    const address = takeCandidate(image, poolState, now)
     if (address === null) break
     if (!taken.includes(address)) taken.push(address)
     else break
   }
-  for (const address of taken) pushFree(image, place, address)
+  for (const address of taken) pushFree(image, poolState, address)
   return taken
 }
 
 /** What it must hand out next, worked out from the records alone: lowest untouched, then longest rested. */
 export function expectedCandidates(
   image: Image,
-  place: PoolState,
+  poolState: PoolState,
   now: number,
   most: number,
 ): readonly string[] {
-  const { pool } = place
+  const { pool } = poolState
   const untouched: string[] = []
   const size = blockSize(pool.family, pool.prefixLength)
   for (const { first, last } of pool.allocatable) {
@@ -85,11 +90,11 @@ export function expectedCandidates(
         untouched.push(address)
     }
   }
-  const units = new Set([
+  const blocks = new Set([
     ...[...recordsIn(image, pool)].map(({ address }) => address),
-    ...[...image.sightings.keys()].filter((unit) => unitAt(image, unit)?.place === place),
+    ...[...image.sightings.keys()].filter((block) => blockAt(image, block)?.poolState === poolState),
   ])
-  const rested = [...units]
+  const rested = [...blocks]
     .map((address) => ({
       address,
       availableAt: readyAt(image, address) ?? Number.POSITIVE_INFINITY,
@@ -107,21 +112,21 @@ export function expectedCandidates(
 }
 
 /** `free + cooling + reserved + active + quarantined + excluded = size`, counted one by one. Returns what is wrong. */
-export function partitionFault(image: Image, place: PoolState): string | null {
-  const { size, allocatable } = poolSize(place.pool)
+export function partitionFault(image: Image, poolState: PoolState): string | null {
+  const { size, allocatable } = poolSize(poolState.pool)
   const counts = { RESERVED: 0, ACTIVE: 0, QUARANTINED: 0, FREE: 0 }
   let outside = 0
-  for (const record of recordsIn(image, place.pool)) {
+  for (const record of recordsIn(image, poolState.pool)) {
     counts[record.state] += 1
-    if (record.state !== 'FREE' && !contains(place.pool.allocatable, addressValue(record.address).value))
+    if (record.state !== 'FREE' && !contains(poolState.pool.allocatable, addressValue(record.address).value))
       outside += 1
   }
   for (const state of ['RESERVED', 'ACTIVE', 'QUARANTINED', 'FREE'] as const)
-    if (place.counts[state] !== counts[state])
-      return `pool ${place.pool.name} counts ${JSON.stringify(place.counts)}, its records say ${JSON.stringify(counts)}`
-  if (outside > 0) return `pool ${place.pool.name} holds ${outside} leases that it cannot lease`
+    if (poolState.counts[state] !== counts[state])
+      return `pool ${poolState.pool.name} counts ${JSON.stringify(poolState.counts)}, its records say ${JSON.stringify(counts)}`
+  if (outside > 0) return `pool ${poolState.pool.name} holds ${outside} leases that it cannot lease`
   const held = counts.RESERVED + counts.ACTIVE + counts.QUARANTINED
   if (BigInt(held) > allocatable || allocatable > size)
-    return `pool ${place.pool.name} of ${size} has ${held} held`
+    return `pool ${poolState.pool.name} of ${size} has ${held} held`
   return null
 }
