@@ -1,5 +1,5 @@
 /**
- * What a command does to a network: the events that it leaves, and its answer or why it is refused. Pure: what it knows is
+ * What a command does to a network: the events that it leaves, and its answer or why it is refused. Deterministic: its input is
  * the image, what the loop read for it (`Known`), and the ledger's clock. Events are applied as they are made, so the next
  * command of the batch sees them; a refused command is rolled back and leaves only the quarantine of what its caller sees
  * live.
