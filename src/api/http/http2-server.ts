@@ -10,7 +10,7 @@ import { afterRunning } from '../../time-limit.ts'
 import type { Admission } from './admission.ts'
 
 /**
- * The least that RFC 9113 recommends; more wait on the caller's side. A turn of the event loop takes in as many of each
+ * The least that RFC 9113 recommends; more wait at the caller. An iteration of the event loop takes in as many of each
  * connection, whatever they are.
  */
 const STREAMS_PER_CONNECTION = 100
