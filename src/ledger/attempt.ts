@@ -11,7 +11,7 @@ import type { Clock, LogTime } from './clock.ts'
 import type { ImageCache } from './image-cache.ts'
 import type { Log, Transaction, Write } from './log.ts'
 import type { LoopChecks } from './loop-options.ts'
-import { isEmpty, merge, missing, prefetchOf } from './prefetch.ts'
+import { isEmpty, isKnown, prefetchOf } from './prefetch.ts'
 import type { Queue, Waiting } from './queue.ts'
 import { type Lost, systemCommands } from './system-commands.ts'
 import { writeOf } from './write.ts'
@@ -104,14 +104,11 @@ async function begin(parts: Parts, before: Before, taken: readonly Waiting[]): P
   let transaction: Transaction | undefined
   try {
     const image = await cache.open()
-    const commands = commandsOf(taken)
+    const { commands, creates } = commandsOf(taken)
     const sent = clock.now()
-    transaction = await log.begin(network, {
-      after: image.head,
-      prefetch: prefetchOf(image, commands),
-      creates: commands.some(isCreation),
-      expectedSeq: before.pending?.write.events.at(-1)?.event.seq ?? null,
-    })
+    const expectedSeq = before.pending?.write.events.at(-1)?.event.seq ?? null
+    const prefetch = prefetchOf(image, commands)
+    transaction = await log.begin(network, { after: image.head, prefetch, creates, expectedSeq })
     const locked = clock.now()
     const why = cache.catchUp(image, transaction.caught)
     if (why === 'caughtUp') return await prepare(parts, before, taken, { image, transaction, sent, locked })
@@ -137,27 +134,30 @@ async function prepare(
   const now = parts.checks.CLOCK_NEVER_GOES_BACK ? parts.time.after(image.at, isNews, clock, locked) : clock
   const found = pending?.write.events.at(-1)?.digest === caught.expectedDigest ? pending : null
   const batch = found === null ? join(parts.queue, image, taken) : []
-  // If nothing was folded, what was asked for is all that is needed.
-  const lacks = isNews ? missing(prefetchOf(image, commandsOf(batch)), caught.known) : null
-  const known =
-    lacks === null || isEmpty(lacks) ? caught.known : merge(caught.known, await transaction.know(lacks))
-  return { ...lock, now, batch, known, found }
+  const attempt = { ...lock, now, batch, known: caught.known, found }
+  if (!isNews) return attempt
+  // After news it may be more than was asked for.
+  const prefetch = prefetchOf(image, commandsOf(batch).commands)
+  if (isKnown(prefetch, caught.known)) return attempt
+  const { requests } = caught.known
+  return { ...attempt, known: { ...(await transaction.know(prefetch)), requests } }
 }
 
 /** What came while the lock was waited for, and needs nothing that was not read, goes with the batch. */
 function join(queue: Queue, image: Image, taken: readonly Waiting[]): readonly Waiting[] {
-  const batch = taken.filter((waiting) => !queue.isOver(waiting))
+  const batch: Waiting[] = []
+  for (const waiting of taken) if (!queue.isOver(waiting)) batch.push(waiting)
   const late = queue.more(batch)
-  const commands = commandsOf(late)
-  const isReady = !commands.some(isCreation) && isEmpty(prefetchOf(image, commands))
-  return isReady ? batch.concat(late) : batch
+  const { commands, creates } = commandsOf(late)
+  return creates || !isEmpty(prefetchOf(image, commands)) ? batch : batch.concat(late)
 }
 
 function decideBatch(parts: Parts, before: Before, attempt: Attempt): Decision {
   const { clock, checks, losesNothing, without } = parts
   const { image, transaction, locked, now, batch, known } = attempt
   const { digest } = image
-  parts.cache.begin(image)
+  // From here on it can be undone.
+  image.journal = []
   const work: Batch = {
     image,
     now,
@@ -192,10 +192,13 @@ function decideBatch(parts: Parts, before: Before, attempt: Attempt): Decision {
   return { decided, write, heldFor, at: clock.now() }
 }
 
-function commandsOf(batch: readonly Waiting[]): readonly Command[] {
-  return batch.flatMap(({ command, isAnswered }) => (command === null || isAnswered ? [] : command))
-}
-
-function isCreation({ type }: Command): boolean {
-  return type === 'createNetwork'
+function commandsOf(batch: readonly Waiting[]) {
+  const commands: Command[] = []
+  let creates = false
+  for (const { command, isAnswered } of batch) {
+    if (command === null || isAnswered) continue
+    commands.push(command)
+    creates ||= command.type === 'createNetwork'
+  }
+  return { commands, creates }
 }

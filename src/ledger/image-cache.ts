@@ -19,7 +19,8 @@ type Options = {
 export class ImageCache {
   readonly #network: string
   readonly #options: Options
-  #image: Image | null = null
+  /** Null: it is not loaded. */
+  image: Image | null = null
   #isBehind = false
 
   constructor(network: string, options: Options) {
@@ -27,21 +28,12 @@ export class ImageCache {
     this.#options = options
   }
 
-  /** As it is; null: it is not loaded. */
-  get image(): Image | null {
-    return this.#image
-  }
-
-  drop(): void {
-    this.#image = null
-  }
-
   /** Loads it, and reads what it is far behind. */
   async open(): Promise<Image> {
-    if (this.#image !== null && this.#isBehind && !(await this.#follow(this.#image))) this.#image = null
-    this.#image ??= await this.#load()
+    if (this.image !== null && this.#isBehind && !(await this.#follow(this.image))) this.image = null
+    this.image ??= await this.#load()
     this.#isBehind = false
-    return this.#image
+    return this.image
   }
 
   /** Folds what others have written, under the lock. */
@@ -54,11 +46,6 @@ export class ImageCache {
     image.dirtySightings.clear()
     this.#isBehind = caught.isCut
     return caught.isCut ? 'behind' : 'caughtUp'
-  }
-
-  /** From here on it can be undone. */
-  begin(image: Image): void {
-    image.journal = []
   }
 
   keep(image: Image): void {

@@ -71,8 +71,7 @@ export class Loop {
     deadline = this.#parts.clock.now() + this.#limits.deadlineMs,
   ): Promise<Outcome> {
     const outcome = this.#queue.add(command, deadline)
-    // In a microtask: what comes at once goes in one batch.
-    this.#running ??= Promise.resolve().then(() => this.#run())
+    this.#running ??= this.#run()
     return outcome
   }
 
@@ -109,6 +108,8 @@ export class Loop {
 
   async #run(): Promise<void> {
     let failures = 0
+    // What comes at once goes in one batch.
+    await null
     while (this.#queue.size > 0) {
       const taken = this.#queue.take()
       const ending = await attemptBatch(this.#parts, this.#before, taken)
@@ -125,7 +126,7 @@ export class Loop {
     this.#before = { ...this.#before, pending: null }
     this.#idleSince = this.#parts.clock.now()
     // Names of networks that do not exist come from callers and must not pile up.
-    if (this.#cache.image?.network === null) this.#cache.drop()
+    if (this.#cache.image?.network === null) this.#cache.image = null
   }
 
   #end(ending: Ending, taken: readonly Waiting[]): void {
@@ -142,7 +143,7 @@ export class Loop {
         break
       case 'vetoed':
         this.#undo(ending)
-        this.#cache.drop()
+        this.#cache.image = null
         this.#goOneByOne(ending.attempt.batch, ending.error)
         break
       case 'unknown':
@@ -162,7 +163,7 @@ export class Loop {
     const above = Math.max(head, pending?.write.events.at(-1)?.event.seq ?? 0, lost?.above ?? 0)
     const why = `number ${head} is not in the log as this process knows it`
     this.#before = { ...this.#before, lost: { above, why } }
-    this.#cache.drop()
+    this.#cache.image = null
   }
 
   #away(taken: readonly Waiting[], error: unknown): void {

@@ -24,6 +24,7 @@ import { afterRunning } from '../time-limit.ts'
 import { eventOf, recordOfText } from './event-text.ts'
 import {
   type CatchUp,
+  type Caught,
   type Chained,
   type Committed,
   type Loaded,
@@ -86,9 +87,10 @@ const ENDED = `select k.token, e.text from unnest($2::bigint[]) as k (token)
        where x.network_id = $1 and x.address = m.address and x.previous >= k.token and x.token = k.token and x.state = 'FREE'
        order by x.previous limit 1) e
    where m.token = k.token`
+const OWNER_FIELDS = ['kind', 'name', 'uid', 'incarnation', 'interface'] as const
 // The last events of a name are enough: a Release is repeated soon, or is a new one.
-const ENDED_BY_OWNER = `select k.place, e.text from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[])
-      with ordinality as k (kind, name, uid, incarnation, interface, place)
+const ENDED_BY_OWNER = `select e.text from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[])
+      as k (kind, name, uid, incarnation, interface)
     cross join lateral (
       select ipledger.event_text(x) as text from
         (select * from ipledger.event y where y.network_id = $1 and y.owner_name >= k.name and y.owner_name <= k.name
@@ -98,15 +100,7 @@ const ENDED_BY_OWNER = `select k.place, e.text from unnest($2::text[], $3::text[
 
 export function createPgLog(pool: pg.Pool): Log {
   return {
-    async begin(network, catchUp) {
-      const client = await pool.connect()
-      try {
-        return await begin(client, network, catchUp)
-      } catch (error) {
-        await endTransaction(client, true)
-        throw error
-      }
-    },
+    begin: (network, catchUp) => begin(pool, network, catchUp),
     tail: (network, after) =>
       onConnection(pool, async (client) => {
         const { answered } = await run(client, [tailStatement(network, after)])
@@ -115,9 +109,8 @@ export function createPgLog(pool: pg.Pool): Log {
     load: (network, build) => onConnection(pool, (client) => load(client, network, build), LOAD_WITHIN_MS),
     clock: () =>
       onConnection(pool, async (client) => {
-        const { answered } = await run(client, [
-          { name: 'clock', text: `select ${MS('clock_timestamp()')} as clock`, values: [] },
-        ])
+        const text = `select ${MS('clock_timestamp()')} as clock`
+        const { answered } = await run(client, [{ name: 'clock', text, values: [] }])
         return answered[0]!.rows[0]!.clock as number
       }),
   }
@@ -139,50 +132,61 @@ function run(client: pg.PoolClient, statements: readonly Statement[]): Promise<P
 
 // A transaction.
 
-async function begin(client: pg.PoolClient, network: string, catchUp: CatchUp): Promise<Transaction> {
-  const { after, prefetch, creates, expectedSeq } = catchUp
-  const asked = question(network, prefetch)
-  const statements: Statement[] = [
-    BEGIN,
-    ...(creates ? [{ name: 'make_lock', text: MAKE_LOCK, values: [network] }] : []),
-    { name: 'lock', text: LOCK, values: [network] },
-    { name: 'state', text: STATE, values: [network] },
-    tailStatement(network, after),
-    ...(expectedSeq === null ? [] : [{ name: 'expected', text: EXPECTED, values: [network, expectedSeq] }]),
-    ...asked.statements,
-  ]
-  const { answered } = await run(client, statements)
-  const [lock, state, tail, ...rest] = answered.slice(creates ? 2 : 1)
-  const [there, found] = expectedSeq === null ? [null, rest] : [rest[0]!, rest.slice(1)]
-  const { clock, life, head } = state!.rows[0]!
-  if (lock!.rowCount === 0 && tail!.rows.length > 0) {
+async function begin(
+  pool: pg.Pool,
+  network: string,
+  { after, prefetch, creates, expectedSeq }: CatchUp,
+): Promise<Transaction> {
+  const client = await pool.connect()
+  try {
+    const wanted = question(network, prefetch)
+    const { answered } = await run(client, [
+      BEGIN,
+      ...(creates ? [{ name: 'make_lock', text: MAKE_LOCK, values: [network] }] : []),
+      { name: 'lock', text: LOCK, values: [network] },
+      { name: 'state', text: STATE, values: [network] },
+      tailStatement(network, after),
+      ...(expectedSeq === null ? [] : [{ name: 'expected', text: EXPECTED, values: [network, expectedSeq] }]),
+      ...wanted.statements,
+    ])
+    const found = answered.slice(creates ? 2 : 1)
+    const [lock, state, tail, expected] = found.splice(0, expectedSeq === null ? 3 : 4)
+    const { clock, life, head } = state!.rows[0]!
     // Another process created the network after the first of these statements: it is seen, and not locked.
-    await run(client, [ROLLBACK])
-    return begin(client, network, { ...catchUp, creates: true })
-  }
-  const identity = await identityOf(client, life as string)
-  let isOver = false
-  let mustDiscard = false
-  return {
-    caught: {
+    if (lock!.rowCount === 0 && tail!.rows.length > 0) throw new Error(`network ${network} was just created`)
+    const remembered = identities.get(client)
+    const identity =
+      remembered?.life === life ? remembered!.identity : await readIdentity(client, life as string)
+    return transactionOn(client, network, {
       clock: clock as number,
       identity,
       head: head as number,
       digest: after === 0 ? NO_DIGEST : digestAt(tail!, after),
-      expectedDigest: there === null ? null : digestAt(there, expectedSeq!),
+      expectedDigest: expected === undefined ? null : digestAt(expected, expectedSeq!),
       ...pageOf(tail!, after),
-      known: asked.known(identity, found),
-    },
+      known: wanted.read(identity, found),
+    })
+  } catch (error) {
+    await endTransaction(client, true)
+    throw error
+  }
+}
+
+function transactionOn(client: pg.PoolClient, network: string, caught: Caught): Transaction {
+  let isOver = false
+  let mustDiscard = false
+  return {
+    caught,
     async know(missing) {
-      const more = question(network, missing)
+      const { statements, read } = question(network, missing)
       try {
-        return more.known(identity, (await run(client, more.statements)).answered)
+        return read(caught.identity, (await run(client, statements)).answered)
       } catch (error) {
         mustDiscard = true
         throw error
       }
     },
-    async commit(write) {
+    commit(write) {
       const statements = [...writeStatements(network, write), COMMIT]
       isOver = true
       return commit(client, statements)
@@ -197,9 +201,7 @@ async function begin(client: pg.PoolClient, network: string, catchUp: CatchUp): 
 
 const identities = new WeakMap<pg.PoolClient, { readonly life: string; readonly identity: string }>()
 
-async function identityOf(client: pg.PoolClient, life: string): Promise<string> {
-  const known = identities.get(client)
-  if (known?.life === life) return known.identity
+async function readIdentity(client: pg.PoolClient, life: string): Promise<string> {
   const { answered } = await run(client, [IDENTITY])
   const identity = answered[0]!.rows[0]!.identity as string
   identities.set(client, { life, identity })
@@ -224,26 +226,20 @@ async function commit(client: pg.PoolClient, statements: readonly Statement[]): 
     client.release()
     return { kind: 'committed', isWarned: warnings.length > 0 }
   } catch (error) {
-    try {
-      await run(client, [ROLLBACK])
-    } catch {
-      discard(client)
-      return { kind: 'unknown', error }
-    }
     const code = sqlState(error)
-    if (code === undefined) {
-      // The server answered, and not with an error: what was committed is not known.
+    const isRolledBack = await run(client, [ROLLBACK]).then(
+      () => true,
+      () => false,
+    )
+    // Without a code the server answered, and not with an error: what was committed is not known.
+    if (!isRolledBack || code === undefined) {
       discard(client)
       return { kind: 'unknown', error }
     }
     client.release()
-    return { kind: isVeto(code) ? 'vetoed' : 'rolledBack', error }
+    // Integrity, data that a column cannot hold, a limit of the program: it would fail in the same way again.
+    return { kind: /^(?:23|22|54)/.test(code) ? 'vetoed' : 'rolledBack', error }
   }
-}
-
-/** Integrity, data that a column cannot hold, a limit of the program: it would fail in the same way again. */
-function isVeto(code: string): boolean {
-  return code.startsWith('23') || code.startsWith('22') || code.startsWith('54')
 }
 
 function tailStatement(network: string, after: number): Statement {
@@ -256,62 +252,56 @@ function digestAt({ rows }: Answered, seq: number): string | null {
   return rows[0]?.seq === seq ? (rows[0].digest as string) : null
 }
 
-function pageOf(
-  { rows }: Answered,
-  after: number,
-): { readonly tail: readonly Chained[]; readonly isCut: boolean } {
-  const tail = rows
-    .slice(rows[0]?.seq === after ? 1 : 0)
-    .map(({ text, digest }) => ({ event: eventOf(text as string), digest: digest as string }))
+function pageOf({ rows }: Pick<Answered, 'rows'>, after: number) {
+  const tail: Chained[] = []
+  for (const { seq, text, digest } of rows)
+    if (seq !== after) tail.push({ event: eventOf(text as string), digest: digest as string })
   return { tail, isCut: rows.length === PAGE }
 }
 
 // What the image lacks.
 
-/** What is asked for, and what it comes to by the answers. */
+/** Statements that ask for it, and what their answers come to. */
 function question(network: string, { requests, tokens, owners, sources, lookUps }: Prefetch) {
   const known = {
     requests: new Map<string, Remembered>(),
-    endedByToken: new Map<number, AddressRecord | null>(tokens.map((token) => [token, null])),
-    endedByOwner: new Map<string, AddressRecord[]>(owners.map((owner) => [attachmentKey(owner), []])),
-    freshness: new Map<string, Freshness | null>(sources.map((id) => [id, null])),
-    lookUps: new Map<string, LookUp[]>(lookUps.map((address) => [address, []])),
+    endedByToken: new Map<number, AddressRecord | null>(Array.from(tokens, (token) => [token, null])),
+    endedByOwner: new Map<string, AddressRecord[]>(Array.from(owners.keys(), (key) => [key, []])),
+    freshness: new Map<string, Freshness | null>(Array.from(sources, (id) => [id, null])),
+    lookUps: new Map<string, LookUp[]>(Array.from(lookUps, (address) => [address, []])),
   } satisfies Omit<Known, 'identity'>
-  const asked: { readonly statement: Statement; readonly read: (row: Row) => void }[] = []
-  function ask(
-    name: string,
-    text: string,
-    values: readonly (readonly unknown[])[],
-    read: (row: Row) => void,
-  ) {
-    if (values[0]!.length > 0) asked.push({ statement: { name, text, values: [network, ...values] }, read })
+  const statements: Statement[] = []
+  const reads: ((row: Row) => void)[] = []
+  function ask(name: string, text: string, values: readonly unknown[][], read: (row: Row) => void) {
+    if (values[0]!.length === 0) return
+    statements.push({ name, text, values: [network, ...values] })
+    reads.push(read)
   }
-  const ofRequests = [requests.map(({ node }) => node), requests.map(({ requestId }) => requestId)]
-  ask('requests', REQUESTS, ofRequests, ({ node, request_id: id, ...row }) => {
+  const names = [...requests.values()]
+  const ofNames = [names.map(({ node }) => node), names.map(({ requestId }) => requestId)]
+  ask('requests', REQUESTS, ofNames, ({ node, request_id: id, ...row }) => {
     known.requests.set(requestName(node as string, id as string).key, row as Remembered)
   })
-  ask('ended', ENDED, [tokens], ({ token, text }) => {
+  ask('ended', ENDED, [[...tokens]], ({ token, text }) => {
     known.endedByToken.set(token as number, recordOfText(text as string))
   })
-  const fields = ['kind', 'name', 'uid', 'incarnation', 'interface'] as const
-  const ofOwners = fields.map((field) => owners.map((owner) => owner[field]))
-  ask('ended_by_owner', ENDED_BY_OWNER, ofOwners, ({ place, text }) => {
-    const owner = owners[(place as number) - 1]!
-    known.endedByOwner.get(attachmentKey(owner))!.push(recordOfText(text as string))
+  const attached = [...owners.values()]
+  const ofOwners = OWNER_FIELDS.map((field) => attached.map((owner) => owner[field]))
+  ask('ended_by_owner', ENDED_BY_OWNER, ofOwners, ({ text }) => {
+    const record = recordOfText(text as string)
+    known.endedByOwner.get(attachmentKey(record.owner!))!.push(record)
   })
-  ask('freshness', REPORTS_OF, [sources], (row) => {
+  ask('freshness', REPORTS_OF, [[...sources]], (row) => {
     known.freshness.set(row.source_id as string, freshnessOf(row))
   })
-  ask('lookups', LOOK_UPS, [lookUps], (row) => {
+  ask('lookups', LOOK_UPS, [[...lookUps]], (row) => {
     known.lookUps.get(row.address as string)?.push(lookUpOf(row))
   })
-  return {
-    statements: asked.map(({ statement }) => statement),
-    known(identity: string, answers: readonly Answered[]): Known {
-      for (const [index, { read }] of asked.entries()) answers[index]!.rows.forEach(read)
-      return { identity, ...known }
-    },
+  function read(identity: string, answered: readonly Answered[]): Known {
+    for (const [index, one] of reads.entries()) answered[index]!.rows.forEach(one)
+    return { identity, ...known }
   }
+  return { statements, read }
 }
 
 // Loading.
@@ -328,19 +318,8 @@ const RECORDS_PAGE = `select string_agg(text, E'\\u001d' order by address) as pa
            where l.network_id = $1 and l.address > $2::inet order by l.address limit $3) page`
 const LAST_OF_ADDRESSES = `select seq from ipledger.event
     where network_id = $1 and address is not null order by seq desc limit 1`
-// Times never go back along the numbers, so halving finds the event at which the last hour begins.
-const BEFORE_RECENT = `with recursive search (low, high) as (
-    select 0::bigint, (${lastEvent('$1')})
-    union all
-    select case when e.is_recent then s.low else e.seq end, case when e.is_recent then m.middle - 1 else s.high end
-      from search s
-     cross join lateral (select s.low + (s.high - s.low + 1) / 2 as middle) m
-     cross join lateral (
-       select e.seq, e.at > clock_timestamp() - interval '${POLICY.holdWindowMs} ms' as is_recent
-         from ipledger.event e where e.network_id = $1 and e.seq >= m.middle order by e.seq limit 1) e
-     where s.low < s.high)
-  select max(low) as seq from search`
-const RECENT = `select ipledger.event_text(e) as text, encode(e.digest, 'hex') as digest from ipledger.event e
+const BEFORE_RECENT = `select ipledger_audit.position_at($1, clock_timestamp() - interval '${POLICY.holdWindowMs} ms') as seq`
+const RECENT = `select e.seq, ipledger.event_text(e) as text, encode(e.digest, 'hex') as digest from ipledger.event e
     where e.network_id = $1 and e.seq > $2
       and (e.type in ('lease.reaped', 'reconcile.resumed')
            or e.type in ('lease.released', 'lease.quarantined', 'attachment.closed')
@@ -366,9 +345,7 @@ async function load<T>(
     const [stored] = await rows(`${NETWORK_ROWS} where n.network_id = $1`)
     if ((head === undefined) !== (stored === undefined)) throw needsRebuild(network)
     const loaded: Loaded = {
-      head: (head?.head as number | undefined) ?? 0,
-      at: (head?.at as number | undefined) ?? 0,
-      digest: (head?.digest as string | undefined) ?? NO_DIGEST,
+      ...((head ?? { head: 0, at: 0, digest: NO_DIGEST }) as Pick<Loaded, 'head' | 'at' | 'digest'>),
       network: stored === undefined ? null : networkOf(stored),
       pools: (await rows('select * from ipledger.pool where network_id = $1')).map(poolOf),
       sources: (await rows('select * from ipledger.source where network_id = $1')).map(sourceOf),
@@ -406,7 +383,7 @@ async function* recordPages(network: string, rows: Ask): AsyncGenerator<readonly
     next.catch(() => {})
     if (page!.page === null) break
     const records = (page!.page as string).split('\u001d').map(recordOfText)
-    for (const { seq } of records) if (seq > last) last = seq
+    for (const { seq } of records) last = Math.max(last, seq)
     yield records
   }
   const [event] = await rows(LAST_OF_ADDRESSES)
@@ -415,13 +392,11 @@ async function* recordPages(network: string, rows: Ask): AsyncGenerator<readonly
 
 async function* recentPages(rows: Ask): AsyncGenerator<readonly Chained[]> {
   const [before] = await rows(BEFORE_RECENT)
-  for (let after = before!.seq as number | null; after !== null; ) {
-    const page = await rows(RECENT, after, PAGE)
-    const chained = page.map(({ text, digest }) => ({
-      event: eventOf(text as string),
-      digest: digest as string,
-    }))
-    yield chained
-    after = chained.length < PAGE ? null : chained.at(-1)!.event.seq
+  let after = before!.seq as number
+  for (let isCut = true; isCut; ) {
+    const page = pageOf({ rows: await rows(RECENT, after, PAGE) }, after)
+    yield page.tail
+    ;({ isCut } = page)
+    after = page.tail.at(-1)?.event.seq ?? after
   }
 }

@@ -5,133 +5,106 @@ import { blockAt, type Image, isHeld, leasesOfAttachment, sightingsOf } from '..
 import { attachmentKey, type Owner } from '../core/owner.ts'
 
 export type Prefetch = {
-  readonly requests: readonly RequestName[]
-  readonly tokens: readonly number[]
-  /** Owners whose last endings a repeated Release asks for. */
-  readonly owners: readonly Owner[]
+  /** By key. */
+  readonly requests: Map<string, RequestName>
+  readonly tokens: Set<number>
+  /** Owners whose last endings a repeated Release asks for, by attachment. */
+  readonly owners: Map<string, Owner>
   /** Sources whose freshness is needed. */
-  readonly sources: readonly string[]
+  readonly sources: Set<string>
   /** Addresses whose look-ups are needed. */
-  readonly lookUps: readonly string[]
+  readonly lookUps: Set<string>
 }
 
 /** After catching up it may be more: then the loop reads once more. */
 export function prefetchOf(image: Image, commands: readonly Command[]): Prefetch {
-  const collected = new Collected(image)
-  for (const command of commands) collected.add(command)
-  const { requests, tokens, owners, sources, lookUps } = collected
-  return {
-    requests: [...requests.values()],
-    tokens: [...tokens],
-    owners: [...owners.values()],
-    sources: [...sources],
-    lookUps: [...lookUps],
+  let isStrict = false
+  for (const { pool } of image.poolsInOrder) if (pool.liveness === 'STRICT') isStrict = true
+  const prefetch: Prefetch = {
+    requests: new Map(),
+    tokens: new Set(),
+    owners: new Map(),
+    sources: new Set(),
+    lookUps: new Set(),
   }
+  for (const command of commands) collect(prefetch, image, command, isStrict)
+  return prefetch
 }
 
-export function isEmpty(prefetch: Prefetch): boolean {
-  return Object.values(prefetch).every(({ length }) => length === 0)
+export function isEmpty({ requests, tokens, owners, sources, lookUps }: Prefetch): boolean {
+  return requests.size + tokens.size + owners.size + sources.size + lookUps.size === 0
 }
 
-/** What is needed and not known; requests are never: each was asked for with its command. */
-export function missing({ tokens, owners, sources, lookUps }: Prefetch, known: Known): Prefetch {
-  return {
-    requests: [],
-    tokens: tokens.filter((token) => !known.endedByToken.has(token)),
-    owners: owners.filter((owner) => !known.endedByOwner.has(attachmentKey(owner))),
-    sources: sources.filter((source) => !known.freshness.has(source)),
-    lookUps: lookUps.filter((address) => !known.lookUps.has(address)),
-  }
+/** Requests always are: each was read with its command. */
+export function isKnown({ tokens, owners, sources, lookUps }: Prefetch, known: Known): boolean {
+  return (
+    tokens.isSubsetOf(known.endedByToken) &&
+    new Set(owners.keys()).isSubsetOf(known.endedByOwner) &&
+    sources.isSubsetOf(known.freshness) &&
+    lookUps.isSubsetOf(known.lookUps)
+  )
 }
 
-export function merge(known: Known, more: Known): Known {
-  return {
-    ...known,
-    endedByToken: new Map([...known.endedByToken, ...more.endedByToken]),
-    endedByOwner: new Map([...known.endedByOwner, ...more.endedByOwner]),
-    freshness: new Map([...known.freshness, ...more.freshness]),
-    lookUps: new Map([...known.lookUps, ...more.lookUps]),
+function collect(into: Prefetch, image: Image, command: Command, isStrict: boolean): void {
+  if (command.requestId !== null) {
+    const name = requestName(command.actor.node ?? '', command.requestId)
+    into.requests.set(name.key, name)
   }
-}
-
-class Collected {
-  readonly requests = new Map<string, RequestName>()
-  readonly tokens = new Set<number>()
-  readonly owners = new Map<string, Owner>()
-  readonly sources = new Set<string>()
-  readonly lookUps = new Set<string>()
-  readonly #image: Image
-  readonly #isStrict: boolean
-
-  constructor(image: Image) {
-    this.#image = image
-    this.#isStrict = image.poolsInOrder.some(({ pool }) => pool.liveness === 'STRICT')
-  }
-
-  add(command: Command): void {
-    const image = this.#image
-    if (command.requestId !== null) {
-      const name = requestName(command.actor.node ?? '', command.requestId)
-      this.requests.set(name.key, name)
+  switch (command.type) {
+    case 'reserve':
+      if (isStrict) addEnabled(into, image)
+      break
+    case 'confirm':
+    case 'release': {
+      const { token, owner } = command.lease
+      if (token !== null) addEnded(into, image, token)
+      else if (leasesOfAttachment(image, owner).length === 0) into.owners.set(attachmentKey(owner), owner)
+      break
     }
-    switch (command.type) {
-      case 'reserve':
-        if (this.#isStrict) this.#addEnabled()
-        break
-      case 'confirm':
-      case 'release': {
-        const { token, owner } = command.lease
-        if (token !== null) this.#addEnded(token)
-        else if (leasesOfAttachment(image, owner).length === 0) this.owners.set(attachmentKey(owner), owner)
-        break
-      }
-      case 'allOrNothing':
-      case 'dryRun':
-        for (const item of command.items) this.add(item)
-        break
-      case 'reap':
-      case 'updateLabels':
-      case 'expire':
-        this.#addEnded(command.token)
-        break
-      case 'quarantine':
-        if ('token' in command.target) this.#addEnded(command.target.token)
-        break
-      case 'reapNode':
-        for (const [id, { declaration }] of image.sources)
-          if (declaration.node === command.node) this.sources.add(id)
-        break
-      case 'reapProven': {
-        this.#addEnded(command.token)
-        const record = image.byToken.get(command.token)
-        if (!isHeld(record)) break
-        for (const { declaration } of coverageOf(image)(record)) this.sources.add(declaration.id)
-        this.#addSeeing(record.address)
-        this.lookUps.add(record.address)
-        break
-      }
-      case 'report':
-        this.sources.add(command.source)
-        if (image.network?.recovering) {
-          this.#addEnabled()
-          for (const one of image.network.unknownSources) this.sources.add(one.source)
-        }
-        break
-      case 'recheck':
-        for (const address of command.addresses) this.#addSeeing(blockAt(image, address)?.address ?? address)
-        break
+    case 'allOrNothing':
+    case 'dryRun':
+      for (const item of command.items) collect(into, image, item, isStrict)
+      break
+    case 'reap':
+    case 'updateLabels':
+    case 'expire':
+      addEnded(into, image, command.token)
+      break
+    case 'quarantine':
+      if ('token' in command.target) addEnded(into, image, command.target.token)
+      break
+    case 'reapNode':
+      for (const [id, { declaration }] of image.sources)
+        if (declaration.node === command.node) into.sources.add(id)
+      break
+    case 'reapProven': {
+      addEnded(into, image, command.token)
+      const record = image.byToken.get(command.token)
+      if (!isHeld(record)) break
+      for (const { declaration } of coverageOf(image)(record)) into.sources.add(declaration.id)
+      for (const { source } of sightingsOf(image, record.address)) into.sources.add(source)
+      into.lookUps.add(record.address)
+      break
     }
+    case 'report':
+      into.sources.add(command.source)
+      if (image.network?.recovering) {
+        addEnabled(into, image)
+        for (const { source } of image.network.unknownSources) into.sources.add(source)
+      }
+      break
+    case 'recheck':
+      for (const address of command.addresses)
+        for (const { source } of sightingsOf(image, blockAt(image, address)?.address ?? address))
+          into.sources.add(source)
+      break
   }
+}
 
-  #addEnded(token: number): void {
-    if (!this.#image.byToken.has(token)) this.tokens.add(token)
-  }
+function addEnded({ tokens }: Prefetch, { byToken }: Image, token: number): void {
+  if (!byToken.has(token)) tokens.add(token)
+}
 
-  #addEnabled(): void {
-    for (const [id, { state }] of this.#image.sources) if (state === 'ENABLED') this.sources.add(id)
-  }
-
-  #addSeeing(block: string): void {
-    for (const { source } of sightingsOf(this.#image, block)) this.sources.add(source)
-  }
+function addEnabled({ sources }: Prefetch, image: Image): void {
+  for (const [id, { state }] of image.sources) if (state === 'ENABLED') sources.add(id)
 }

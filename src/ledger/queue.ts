@@ -38,8 +38,9 @@ export class Queue {
   #first = 0
   /** After the batch that was taken last. */
   #next = 0
-  #size = 0
   #bytes = 0
+  /** Commands that wait, those of the batch included. */
+  size = 0
   /** No deadline is before this. */
   #earliest = Number.POSITIVE_INFINITY
   #oneByOne = 0
@@ -50,11 +51,6 @@ export class Queue {
     this.#network = network
     this.#clock = clock
     this.#limits = limits
-  }
-
-  /** Commands that wait, those of the batch included. */
-  get size(): number {
-    return this.#size
   }
 
   get isOneByOne(): boolean {
@@ -70,7 +66,7 @@ export class Queue {
     const bytes = ENTRY_BYTES + (command === null ? 0 : bytesOf(command))
     const state = { isAnswered: false, isSent: false }
     this.#waiting.push({ command, deadline, weight: weightOf(command), bytes, resolve, ...state })
-    this.#size += 1
+    this.size += 1
     this.#bytes += bytes
     this.#earliest = Math.min(this.#earliest, deadline)
     return promise
@@ -109,7 +105,7 @@ export class Queue {
   answer(waiting: Waiting, outcome: Outcome): void {
     if (waiting.isAnswered) return
     waiting.isAnswered = true
-    this.#size -= 1
+    this.size -= 1
     this.#bytes -= waiting.bytes
     if (this.#oneByOne > 0) this.#oneByOne -= 1
     waiting.resolve(outcome)

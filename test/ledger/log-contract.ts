@@ -164,7 +164,7 @@ export function logContract(name: string, open: () => Promise<Logs>): void {
       const committed = await transaction.commit(write)
       assert.ok(committed.kind === 'vetoed')
       await unchanged(other)
-      const asked = await begin(logs.connect(), other.image.name, 3, { requests: [R] })
+      const asked = await begin(logs.connect(), other.image.name, 3, { requests: new Map([[R.key, R]]) })
       assert.equal(asked.caught.known.requests.size, 0, 'all or nothing: no request is remembered')
       await asked.abandon()
     })
@@ -214,7 +214,7 @@ export function logContract(name: string, open: () => Promise<Logs>): void {
       const again = await begin(logs.connect(), id, 3)
       const requests = write.requests.map((request) => ({ ...request, fingerprint: 'g' }))
       assert.equal((await again.commit({ ...EMPTY, requests })).kind, 'committed')
-      const { caught, abandon } = await begin(logs.connect(), id, 3, { requests: [R] })
+      const { caught, abandon } = await begin(logs.connect(), id, 3, { requests: new Map([[R.key, R]]) })
       assert.equal(caught.known.requests.get(R.key)!.fingerprint, 'g')
       await abandon()
     })
@@ -231,7 +231,7 @@ export function logContract(name: string, open: () => Promise<Logs>): void {
         Object.assign(scene, { image: writer.image, now: writer.image.at })
         const listed = { ...lists('agent', entries)(scene), network: id }
         await writer.write(listed)
-        const row = await begin(logs.connect(), id, writer.image.head, { sources: ['agent'] })
+        const row = await begin(logs.connect(), id, writer.image.head, { sources: new Set(['agent']) })
         scene.freshness.set('agent', row.caught.known.freshness.get('agent')!)
         await row.abandon()
       }
@@ -262,12 +262,15 @@ export function logContract(name: string, open: () => Promise<Logs>): void {
       )
       await writer.write(of(release('a/1')))
       await writer.write(of(reserve('a/2', { claims: [{ address: '10.0.0.1' }] })))
+      const names = [R, requestName('', 'never'), requestName('n1', 'r')]
+      const tokens = [3, 4, writer.image.records.get('10.0.0.1')!.token]
+      const owners = ['a/1', 'never/1'].map((one) => [attachmentKey(owner(one)), owner(one)] as const)
       const needs = {
-        requests: [R, requestName('', 'never'), requestName('n1', 'r')],
-        tokens: [3, 4, writer.image.records.get('10.0.0.1')!.token],
-        owners: [owner('a/1'), owner('never/1')],
-        sources: ['agent'],
-        lookUps: ['10.0.0.1'],
+        requests: new Map(names.map((name) => [name.key, name])),
+        tokens: new Set(tokens),
+        owners: new Map(owners),
+        sources: new Set(['agent']),
+        lookUps: new Set(['10.0.0.1']),
       }
       const transaction = await begin(logs.connect(), id, writer.image.head, needs)
       const { known } = transaction.caught
@@ -275,15 +278,15 @@ export function logContract(name: string, open: () => Promise<Logs>): void {
       const { answer, method, fingerprint } = known.requests.get(R.key)!
       assert.deepEqual([method, fingerprint, answer.leases[0]!.address], ['Reserve', 'f', '10.0.0.1'])
       assert.deepEqual(
-        needs.tokens.map((token) => known.endedByToken.get(token)?.ended ?? null),
+        tokens.map((token) => known.endedByToken.get(token)?.ended ?? null),
         ['RELEASED', null, null],
       )
       assert.deepEqual(
-        needs.owners.map((one) => known.endedByOwner.get(attachmentKey(one))!.map(({ token }) => token)),
+        owners.map(([key]) => known.endedByOwner.get(key)!.map(({ token }) => token)),
         [[3], []],
       )
       assert.deepEqual([known.freshness.get('agent'), known.lookUps.get('10.0.0.1')], [null, []])
-      const more = await transaction.know({ ...NOTHING, tokens: [3] })
+      const more = await transaction.know({ ...NOTHING, tokens: new Set([3]) })
       assert.equal(more.endedByToken.get(3)!.address, '10.0.0.1')
       await transaction.abandon()
     })

@@ -69,7 +69,7 @@ test('a process that meets an event of a newer format stops serving that network
   })
 })
 
-test('a network that another process creates after this one asked for its lock is locked before it is seen', async () => {
+test('a network that another process creates after this one asked for its lock is not taken without its lock', async () => {
   const { network } = await freshNetwork(await open())
   const connections = createLedgerPool(database.serviceUrl, 1)
   onTestFinished(() => connections.end())
@@ -83,11 +83,13 @@ test('a network that another process creates after this one asked for its lock i
     )
     await other.query('lock table ipledger.event')
     const asked = { after: 0, prefetch: NOTHING, creates: false, expectedSeq: null }
-    const beginning = createPgLog(connections).begin('new', asked)
+    const log = createPgLog(connections)
+    const seen = assert.rejects(log.begin('new', asked), /was just created/)
     const waits = `select from pg_locks where not granted and relation = 'ipledger.event'::regclass`
     await waitFor(async () => (await other.query(waits)).rowCount)
     await other.query('commit')
-    const { caught, abandon } = await beginning
+    await seen
+    const { caught, abandon } = await log.begin('new', asked)
     assert.equal(caught.head, 1)
     const lock = `select from ipledger.network_lock where network_id = 'new' for update nowait`
     await assert.rejects(other.query(lock), /could not obtain lock/)

@@ -5,8 +5,9 @@ import { type Image, newImage } from '../../src/core/image.ts'
 import { Clock } from '../../src/ledger/clock.ts'
 import type { Log, Transaction, Write } from '../../src/ledger/log.ts'
 import { Loop } from '../../src/ledger/loop.ts'
+import { prefetchOf } from '../../src/ledger/prefetch.ts'
 
-export const NOTHING = { requests: [], tokens: [], owners: [], sources: [], lookUps: [] }
+export const NOTHING = prefetchOf(newImage('none'), [])
 
 type Prepared = { readonly transaction: Transaction; readonly write: Write }
 

@@ -256,22 +256,20 @@ export function createDatabase(clock: () => number, page = 2_000): Database {
 
   function knownOf(of: Tables | undefined, prefetch: Prefetch): Known {
     const requests = new Map<string, Remembered>()
-    for (const { key } of prefetch.requests) {
+    for (const key of prefetch.requests.keys()) {
       const found = of?.requests.get(key)
       if (found !== undefined && found.at > clock() - POLICY.requestMemoryMs) requests.set(key, found)
+    }
+    function all<K, V, N>(keys: Iterable<K>, map: ReadonlyMap<K, V> | undefined, none: N) {
+      return new Map(Array.from(keys, (key) => [key, map?.get(key) ?? none]))
     }
     return {
       identity: database.identity,
       requests,
-      endedByToken: new Map(prefetch.tokens.map((token) => [token, of?.endedByToken.get(token) ?? null])),
-      endedByOwner: new Map(
-        prefetch.owners.map((owner) => [
-          attachmentKey(owner),
-          of?.endedByOwner.get(attachmentKey(owner)) ?? [],
-        ]),
-      ),
-      freshness: new Map(prefetch.sources.map((id) => [id, of?.freshness.get(id) ?? null])),
-      lookUps: new Map(prefetch.lookUps.map((address) => [address, of?.lookUps.get(address) ?? []])),
+      endedByToken: all(prefetch.tokens, of?.endedByToken, null),
+      endedByOwner: all(prefetch.owners.keys(), of?.endedByOwner, []),
+      freshness: all(prefetch.sources, of?.freshness, null),
+      lookUps: all(prefetch.lookUps, of?.lookUps, []),
     }
   }
 
