@@ -10,8 +10,7 @@ import { type Config, StartRefused } from './config.ts'
 import { startWorker } from './jobs/worker.ts'
 import { Unavailable } from './ledger/ledger.ts'
 import { type LedgerOptions, type OpenLedger, openLedger } from './ledger/open.ts'
-import type { Reads } from './ledger/reads.ts'
-import { createReads } from './ledger/reads.ts'
+import { Reads } from './ledger/reads.ts'
 import { Observed } from './observed.ts'
 import { createPool } from './postgres/connect.ts'
 import { type Database, openDatabase } from './postgres/database.ts'
@@ -58,7 +57,7 @@ export async function openService(
   const parts = await openParts(config, log, open, 'own', options)
   const { database, ledger, intake, secrets, metrics } = parts
   const pool = parts.connect('ipledger reads', config.readConnections)
-  const reads = createReads(pool)
+  const reads = new Reads(pool)
   const observed = new Observed(pool, log)
   open.defer(addGauges(() => observed.collect()))
   const worker = options.worker ? { worker: (await parts.startJobs()).trouble } : {}
@@ -120,7 +119,7 @@ export async function openJobs(
   const { trouble } = await startJobs()
   if (tokens === null) return null
   // A worker serves no methods: its metrics have a port of their own, and its state with them.
-  const reads = createReads(connect('ipledger probes', 1))
+  const reads = new Reads(connect('ipledger probes', 1))
   const stopping = new AbortController()
   const health = new HealthState({ reads, services: [], stopping: stopping.signal, worker: trouble })
   const where = { host: config.host, port: config.metricsPort }

@@ -11,7 +11,7 @@ import { isAway } from '../postgres/connection-lost.ts'
 import { onConnection } from '../postgres/on-connection.ts'
 import { sever } from '../postgres/pipeline.ts'
 import { afterRunning } from '../time-limit.ts'
-import { type Ask, asksOf, type Db, type Tables } from './pages.ts'
+import { asksOf, type Db } from './pages.ts'
 import { readFindings } from './read-attention.ts'
 import { readLeaseAt, readLeaseByToken, readLeases } from './read-leases.ts'
 import {
@@ -21,7 +21,7 @@ import {
   readLeaseHistory,
   readLeasesAsOf,
 } from './read-log.ts'
-import { readNetworks, readPools } from './read-pools.ts'
+import { type NetworkAt, readNetworks, readPools } from './read-pools.ts'
 import { readFreshness, readLookUps, readSightings, readSources } from './read-sources.ts'
 import { readHeads, readTail } from './read-tail.ts'
 import { type Verified, verifyNetwork } from './verify.ts'
@@ -35,55 +35,57 @@ export class ReadsUnavailable extends Error {
   override readonly name = 'ReadsUnavailable'
 }
 
-/** Null stands for a network that does not exist. */
-export type Reads = ReturnType<typeof createReads>
+/** Null stands for a network that does not exist. The pool stays the caller's: closing it ends the reads. */
+export class Reads {
+  readonly #pool: pg.Pool
+  readonly #db: Db
+  #verifying: { readonly network: string; readonly run: Promise<Verified | null> } | undefined
 
-/** The pool stays the caller's: closing it ends the reads. */
-export function createReads(pool: pg.Pool) {
-  const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool: withTimeout(pool) }) })
-  const of =
-    <Asked extends readonly unknown[], Found>(read: (db: Db, ...asked: Asked) => Promise<Found>) =>
-    (...asked: Asked): Promise<Found> =>
-      asking(read(db, ...asked))
-  const ofRows = <Asked extends readonly unknown[], Found>(
-    read: (ask: Ask, ...asked: Asked) => Promise<Found>,
-  ) => of((db, ...asked: Asked) => read(asksOf(db), ...asked))
-  const networks = of(readNetworks)
-  let verifying: { readonly network: string; readonly run: Promise<Verified | null> } | undefined
+  constructor(pool: pg.Pool) {
+    this.#pool = pool
+    this.#db = new Kysely({ dialect: new PostgresDialect({ pool: withTimeout(pool) }) })
+  }
 
-  return {
-    condition: of(readCondition),
-    networks,
-    network: async (name: string) =>
-      (await networks({ labels: {}, only: [name], after: null, limit: 1 }))[0] ?? null,
-    pools: of(readPools),
-    leaseByToken: of(readLeaseByToken),
-    leaseAt: of(readLeaseAt),
-    leases: of(readLeases),
-    request: of(readRequest),
-    events: of(readEvents),
-    addressHistory: of(readAddressHistory),
-    leaseHistory: of(readLeaseHistory),
-    leasesAsOf: of(readLeasesAsOf),
-    heads: of(readHeads),
-    tail: of(readTail),
-    explanation: of(readExplanation),
-    /** Verifies for at most 5 s, one network at a time; whoever asks for the same network shares the answer. */
-    verification: async (network: string): Promise<Verified | 'busy' | null> => {
-      if (verifying !== undefined && verifying.network !== network) return 'busy'
-      verifying ??= {
-        network,
-        run: asking(verify(pool, network)).finally(() => {
-          verifying = undefined
-        }),
-      }
-      return verifying.run
-    },
-    sources: of(readSources),
-    sightings: of(readSightings),
-    freshness: ofRows(readFreshness),
-    lookUps: ofRows(readLookUps),
-    findings: ofRows(readFindings),
+  readonly condition = this.#of(readCondition)
+  readonly networks = this.#of(readNetworks)
+  readonly pools = this.#of(readPools)
+  readonly leaseByToken = this.#of(readLeaseByToken)
+  readonly leaseAt = this.#of(readLeaseAt)
+  readonly leases = this.#of(readLeases)
+  readonly request = this.#of(readRequest)
+  readonly events = this.#of(readEvents)
+  readonly addressHistory = this.#of(readAddressHistory)
+  readonly leaseHistory = this.#of(readLeaseHistory)
+  readonly leasesAsOf = this.#of(readLeasesAsOf)
+  readonly heads = this.#of(readHeads)
+  readonly tail = this.#of(readTail)
+  readonly explanation = this.#of(readExplanation)
+  readonly sources = this.#of(readSources)
+  readonly sightings = this.#of(readSightings)
+  readonly freshness = this.#of((db, network: string) => readFreshness(asksOf(db), network))
+  readonly findings = this.#of((db, network: string) => readFindings(asksOf(db), network))
+  readonly lookUps = this.#of((db, network: string, addresses: readonly string[]) =>
+    readLookUps(asksOf(db), network, addresses),
+  )
+
+  async network(name: string): Promise<NetworkAt | null> {
+    return (await this.networks({ labels: {}, only: [name], after: null, limit: 1 }))[0] ?? null
+  }
+
+  /** Verifies for at most 5 s, one network at a time; callers that ask for the same network share the answer. */
+  async verification(network: string): Promise<Verified | 'busy' | null> {
+    if (this.#verifying !== undefined && this.#verifying.network !== network) return 'busy'
+    this.#verifying ??= {
+      network,
+      run: asking(verify(this.#pool, network)).finally(() => {
+        this.#verifying = undefined
+      }),
+    }
+    return this.#verifying.run
+  }
+
+  #of<Args extends readonly unknown[], Found>(read: (db: Db, ...args: Args) => Promise<Found>) {
+    return (...args: Args): Promise<Found> => asking(read(this.#db, ...args))
   }
 }
 
@@ -94,16 +96,17 @@ function withTimeout(pool: pg.Pool): PostgresPool {
   return {
     options: pool.options,
     end: () => pool.end(),
-    connect: async () => {
+    async connect() {
       const client = await pool.connect()
       const inTime = afterRunning(ANSWER_WITHIN_MS, () => sever(client))
-      const query = (text: string, parameters: readonly unknown[]) => client.query(text, [...parameters])
-      const release = () => {
-        inTime()
-        client.release()
+      return {
+        // Of its two signatures only the one without cursors is used.
+        query: client.query.bind(client) as unknown as PostgresPoolClient['query'],
+        release() {
+          inTime()
+          client.release()
+        },
       }
-      // Of its two signatures only this one is used here: no cursors.
-      return { query: query as unknown as PostgresPoolClient['query'], release }
     },
   }
 }
@@ -115,7 +118,7 @@ export type Condition = {
   readonly held: number
 }
 
-/** Whether there is a database, and what is wrong with it. */
+/** Whether the database answers, and what is wrong with its networks. */
 async function readCondition(db: Db): Promise<Condition> {
   const { rows } = await sql<Condition>`
     select count(*) filter (where n.recovering is not null) as recovering,
@@ -138,16 +141,15 @@ async function readRequest(
   network: string,
   { node, requestId }: { readonly node: string; readonly requestId: string },
 ): Promise<{ readonly found: RequestFound | null } | null> {
-  const { rows } = await sql<RequestFound & { known: boolean }>`
-    select exists (select from ipledger.network where network_id = ${network}) as known,
-      r.method, r.at, r.seq, r.answer
-    from (select) one
-    left join ipledger.request r on r.network_id = ${network} and r.node = ${node} and r.request_id = ${requestId}
+  const { rows } = await sql<RequestFound | { method: null }>`
+    select r.method, r.at, r.seq, r.answer from ipledger.network n
+    left join ipledger.request r on r.network_id = n.network_id and r.node = ${node} and r.request_id = ${requestId}
       and r.at > now() - ${POLICY.requestMemoryMs} * interval '1 millisecond'
+    where n.network_id = ${network}
   `.execute(db)
-  const { known, method, at, seq, answer } = rows[0]!
-  if (!known) return null
-  return { found: method === null ? null : { method, at, seq, answer } }
+  const [found] = rows
+  if (found === undefined) return null
+  return { found: found.method === null ? null : found }
 }
 
 async function verify(pool: pg.Pool, network: string): Promise<Verified | null> {

@@ -6,7 +6,7 @@ import { describe, expect, test } from 'vitest'
 import { itemErrorView, MEANINGS, Refused } from '../../src/api/codec/errors.ts'
 import type { Reason } from '../../src/core/refusal.ts'
 import { ErrorInfoSchema, RetryInfoSchema } from '../../src/gen/google/rpc/error_details_pb.ts'
-import { createReads } from '../../src/ledger/reads.ts'
+import { Reads } from '../../src/ledger/reads.ts'
 import { createPool } from '../../src/postgres/connect.ts'
 import { post } from '../support/rpc.ts'
 import { useService } from '../support/service.ts'
@@ -443,7 +443,7 @@ describe('every reason, provoked', () => {
 
   test('a pool or a network that was made is answered, whether it can be read by then or not', async () => {
     const gone = createPool({ url: 'postgresql://nobody@127.0.0.1:1/none', applicationName: 'test', max: 1 })
-    const server = await serverOn({ ...running, reads: createReads(gone) })
+    const server = await serverOn({ ...running, reads: new Reads(gone) })
     try {
       const made = await post(urls(server), 'NetworkService/CreateNetwork', { name: 'unread' })
       expect(made).toMatchObject({
@@ -467,10 +467,9 @@ describe('every reason, provoked', () => {
   })
 
   test('a defect of ours is told without what it was', async () => {
-    const server = await serverOn({
-      ...running,
-      reads: { ...running.reads, network: () => Promise.reject(new TypeError('secret')) },
-    })
+    const network = () => Promise.reject(new TypeError('secret'))
+    const reads = Object.assign(Object.create(running.reads), { network })
+    const server = await serverOn({ ...running, reads })
     try {
       const answer = await post(urls(server), 'NetworkService/GetNetwork', {})
       expect(answer.status).toBe(500)

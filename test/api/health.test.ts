@@ -1,7 +1,7 @@
 /** The pages for probes say in text what is wrong, and no more than anybody may know. */
 import { expect, onTestFinished, test } from 'vitest'
 import { HealthState, type WorkerTrouble } from '../../src/api/http/health.ts'
-import { createReads } from '../../src/ledger/reads.ts'
+import { Reads } from '../../src/ledger/reads.ts'
 import { createPool } from '../../src/postgres/connect.ts'
 import { createTestDatabase, withClient } from '../support/database.ts'
 import { startProxy } from '../support/proxy.ts'
@@ -22,7 +22,7 @@ async function ownHealth(
     await proxy.close()
     await database.drop()
   })
-  const reads = createReads(pool)
+  const reads = new Reads(pool)
   const health = new HealthState({
     reads,
     services: [],

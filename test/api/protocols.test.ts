@@ -214,10 +214,10 @@ describe('health', () => {
   })
 
   test('without the database: up, not ready, and methods say so', async () => {
-    const { createReads } = await import('../../src/ledger/reads.ts')
+    const { Reads } = await import('../../src/ledger/reads.ts')
     const { createPool } = await import('../../src/postgres/connect.ts')
     const gone = createPool({ url: 'postgresql://nobody@127.0.0.1:1/none', applicationName: 'test', max: 1 })
-    const server = await serverOn({ ...running, reads: createReads(gone) })
+    const server = await serverOn({ ...running, reads: new Reads(gone) })
     try {
       const { url } = urls(server)
       expect((await fetch(`${url}/healthz`)).status).toBe(200)

@@ -4,7 +4,7 @@ import { ConnectError } from '@connectrpc/connect'
 import { expect, test, vi } from 'vitest'
 import { LeaseService } from '../../src/gen/ipledger/v1/lease_pb.ts'
 import { openLedger } from '../../src/ledger/open.ts'
-import { createReads } from '../../src/ledger/reads.ts'
+import { Reads } from '../../src/ledger/reads.ts'
 import { connect, createPool } from '../../src/postgres/connect.ts'
 import { Intake } from '../../src/sources/intake.ts'
 import { createLogger } from '../../src/telemetry.ts'
@@ -189,7 +189,7 @@ test('stopping does not wait for connections that only idle, nor for streams', a
 test('a database that went silent is told as such, and forgotten once it speaks again', async () => {
   const proxy = await startProxy(running.database.serviceUrl)
   const pool = createPool({ url: proxy.url, applicationName: 'test', max: 1 })
-  const server = await serverOn({ ...running, reads: createReads(pool) })
+  const server = await serverOn({ ...running, reads: new Reads(pool) })
   try {
     const list = () => post(urls(server), 'PoolService/ListPools', {}, { 'connect-timeout-ms': '500' })
     expect((await list()).status).toBe(200)
@@ -216,7 +216,7 @@ test('while the database is away reads and reports wait for it until their deadl
   const logger = createLogger('warn')
   const warn = vi.spyOn(logger, 'warn').mockImplementation(() => {})
   const intake = new Intake({ ledger, database: pool })
-  const server = await serverOn({ ...running, ledger, intake, reads: createReads(pool), logger })
+  const server = await serverOn({ ...running, ledger, intake, reads: new Reads(pool), logger })
   try {
     await post(urls(server), 'LivenessService/RegisterSource', { id: 'eyes', sight: { ownerKinds: ['pod'] } })
     const methods = {

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest'
 import type { AddressRecord, LeaseEvent } from '../../src/core/event.ts'
 import { fillPage } from '../../src/ledger/pages.ts'
 import type { LeaseFilter } from '../../src/ledger/read-leases.ts'
-import { createReads } from '../../src/ledger/reads.ts'
+import { Reads } from '../../src/ledger/reads.ts'
 import { writeStatements } from '../../src/ledger/tables.ts'
 import { connect, createPool } from '../../src/postgres/connect.ts'
 import { useTestDatabase } from '../support/database.ts'
@@ -12,7 +12,7 @@ import { chain } from '../support/stored-scene.ts'
 const LEASES = 25_000
 const database = await useTestDatabase()
 const pool = createPool({ url: database.serviceUrl, applicationName: 'test', max: 2 })
-const reads = createReads(pool)
+const reads = new Reads(pool)
 afterAll(() => pool.end())
 
 const addressOf = (index: number) => `10.0.${index >> 8}.${index & 255}`

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { expect, onTestFinished, test } from 'vitest'
-import { createReads } from '../../src/ledger/reads.ts'
+import { Reads } from '../../src/ledger/reads.ts'
 import { createPool } from '../../src/postgres/connect.ts'
 import { serverOn, urls } from '../api/running.ts'
 import { useIncidents } from '../support/incident.ts'
@@ -272,7 +272,7 @@ test('a request id gives the same answer again, and can be asked for', async () 
 
 test('a server without its database is not reached', async () => {
   const gone = createPool({ url: 'postgresql://nobody@127.0.0.1:1/none', applicationName: 'test', max: 1 })
-  const server = await serverOn({ ...service, reads: createReads(gone), deadlineMs: 300 })
+  const server = await serverOn({ ...service, reads: new Reads(gone), deadlineMs: 300 })
   onTestFinished(async () => {
     await server.close()
     await gone.end()

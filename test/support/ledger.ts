@@ -3,8 +3,7 @@ import type pg from 'pg'
 import { afterAll } from 'vitest'
 import type { Image } from '../../src/core/image.ts'
 import { type OpenLedger, openLedger } from '../../src/ledger/open.ts'
-import type { Reads } from '../../src/ledger/reads.ts'
-import { createReads } from '../../src/ledger/reads.ts'
+import { Reads } from '../../src/ledger/reads.ts'
 import { createPool } from '../../src/postgres/connect.ts'
 import { newScene, type Step } from '../core/given.ts'
 import { TestClock } from './clock.ts'
@@ -30,7 +29,7 @@ export async function useTestLedger(database: TestDatabase): Promise<TestLedger>
     limits: { deadlineMs: 60_000 },
   })
   const pool = createPool({ url: database.serviceUrl, applicationName: 'test', max: 4 })
-  const reads = createReads(pool)
+  const reads = new Reads(pool)
   afterAll(async () => {
     await ledger.close()
     await pool.end()

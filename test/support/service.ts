@@ -7,8 +7,7 @@ import { commandOf, type Job, type JobContext } from '../../src/jobs/job.ts'
 import { createJudge } from '../../src/jobs/judge.ts'
 import { createSchedule } from '../../src/jobs/schedule.ts'
 import { ALL_CHECKS, type LoopChecks } from '../../src/ledger/loop-options.ts'
-import type { Reads } from '../../src/ledger/reads.ts'
-import { createReads } from '../../src/ledger/reads.ts'
+import { Reads } from '../../src/ledger/reads.ts'
 import { createPool } from '../../src/postgres/connect.ts'
 import { callersUrl, openService, type Service } from '../../src/serve.ts'
 import { createAskedSources } from '../../src/sources/ask.ts'
@@ -99,7 +98,7 @@ export async function serviceOn(
     database,
     time,
     out,
-    reads: createReads(pool),
+    reads: new Reads(pool),
     intake,
     call: rpc(started.url),
     async run(name, network) {

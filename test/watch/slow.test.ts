@@ -191,7 +191,8 @@ test('watches that are late leave the other reads their connections', async () =
       counts.now -= 1
     })
   }
-  const watches = new WatchLeases({ ...running, reads: { ...running.reads, tail }, secrets: {} })
+  const reads = Object.assign(Object.create(running.reads), { tail })
+  const watches = new WatchLeases({ ...running, reads, secrets: {} })
   const late = Array.from({ length: 20 }, () => opened({ network, after: 0n }, watches))
   await Promise.all(late.map((watch) => watch.next()))
   const sent = await Promise.all(late.map((watch) => watch.next()))
