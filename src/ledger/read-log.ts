@@ -142,12 +142,12 @@ export const POOL_INFO = sql`coalesce(p.name, '') as pool, coalesce(p.settings -
 
 type ShownRow = PoolInfo & { text: string | null; what: string | null; end: number | null }
 
-/** A page of what a walk looks at; `conditions` are about event `e`. */
+/** A page of what a walk looks at; `condition` is about event `e`. */
 async function readPage(
   db: Db,
   network: string,
   { numbers, end }: Walk,
-  conditions: readonly RawBuilder<unknown>[],
+  condition: RawBuilder<unknown>,
   page: PageOfLog,
   inWords: boolean,
 ): Promise<Omit<LogPage, 'head'>> {
@@ -157,7 +157,7 @@ async function readPage(
     with page as materialized (
       select w.seq, e.pool_id, ipledger.event_text(e) as text
       from (${numbers}) w join ipledger.event e on e.network_id = ${network} and e.seq = w.seq
-      where ${sql.join([sql`true`, ...conditions], sql` and `)}
+      where ${condition}
       order by w.seq ${order} limit ${size + 1}
     )
     select page.text, v.what, ${POOL_INFO},
@@ -196,18 +196,15 @@ export async function readEvents(
   const bounds = await readBounds(db, network, filter, page)
   if (bounds === null) return null
   const { address, ownerKind, ownerName, token, types } = filter
-  const conditions = [
-    types.length > 0 ? sql`e.type = any(${types}::text[])` : sql`not starts_with(e.type, 'source.')`,
-  ]
-  if (ownerKind !== null) conditions.push(sql`e.owner_kind = ${ownerKind}`)
-  if (ownerName !== null) conditions.push(sql`e.owner_name = ${ownerName}`)
-  if (token !== null) conditions.push(sql`e.token = ${token}`)
-  if (address !== null)
-    conditions.push(
-      sql`set_masklen(e.address, e.prefix_length) >>= ${formatValue(address.family, address.value)}::inet`,
-    )
+  const place = address && formatValue(address.family, address.value)
+  const condition = sql`
+    ${types.length > 0 ? sql`e.type = any(${types}::text[])` : sql`not starts_with(e.type, 'source.')`}
+    and (${ownerKind}::text is null or e.owner_kind = ${ownerKind})
+    and (${ownerName}::text is null or e.owner_name = ${ownerName})
+    and (${token}::bigint is null or e.token = ${token})
+    and (${place}::inet is null or set_masklen(e.address, e.prefix_length) >>= ${place}::inet)`
   const walk = await walkFor(db, network, filter, bounds, page)
-  return { ...(await readPage(db, network, walk, conditions, page, false)), head: bounds.head }
+  return { ...(await readPage(db, network, walk, condition, page, false)), head: bounds.head }
 }
 
 async function walkFor(
@@ -253,7 +250,7 @@ export async function readAddressHistory(
   const bases = await basesOf(db, network, cidr)
   const walk =
     bases === null ? walkOfLog(network, bounds, page) : await walkOfChains(db, network, bases, bounds, page)
-  const about = [sql`set_masklen(e.address, e.prefix_length) && ${cidr}::inet`]
+  const about = sql`set_masklen(e.address, e.prefix_length) && ${cidr}::inet`
   const { entries, next } = await readPage(db, network, walk, about, page, true)
   const tokens = new Set(entries.map(({ event }) => (event as LeaseEvent).record.token))
   if (bases !== null) {
@@ -279,7 +276,7 @@ export async function readLeaseHistory(
   const holders = await readHolders(db, network, [token])
   if (holders.length === 0) return undefined
   const walk = walkOfLease(network, token, bounds, page)
-  return { ...(await readPage(db, network, walk, [], page, true)), holders, head: bounds.head }
+  return { ...(await readPage(db, network, walk, sql`true`, page, true)), holders, head: bounds.head }
 }
 
 /** Oldest first. */

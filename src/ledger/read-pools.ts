@@ -30,24 +30,20 @@ export async function readNetworks(
   db: Db,
   { labels, only, after, limit }: NetworkFilter,
 ): Promise<readonly NetworkAt[]> {
-  const conditions = [sql`true`]
-  if (only !== null) conditions.push(sql`n.network_id = any(${only}::text[])`)
-  if (after !== null) conditions.push(sql`n.network_id > ${after}`)
-  if (Object.keys(labels).length > 0)
-    conditions.push(sql`n.labels::jsonb @> ${JSON.stringify(labels)}::jsonb`)
   const { rows } = await sql<Row & Pick<NetworkAt, 'name' | 'head' | 'digest'>>`
     select n.*, n.network_id as name, last.seq as head, encode(last.digest, 'hex') as digest
     from (${sql.raw(NETWORK_ROWS)}) n
     cross join lateral (${sql.raw(lastEvent('n.network_id', 'e.seq, e.digest'))}) last
-    where ${sql.join(conditions, sql` and `)}
+    where (${only}::text[] is null or n.network_id = any(${only}::text[])) and n.network_id > ${after ?? ''}
+      and n.labels::jsonb @> ${JSON.stringify(labels)}::jsonb
     order by n.network_id limit ${limit}
   `.execute(db)
   return rows.map(({ name, head, digest, ...row }) => ({ name, network: networkOf(row), head, digest }))
 }
 
 type PoolFilter = {
-  readonly name?: string
-  readonly poolId?: number
+  readonly name?: string | null
+  readonly poolId?: number | null
   readonly labels?: Labels
   /** Only pools that overlap it. */
   readonly cidr?: Cidr | null
@@ -94,18 +90,15 @@ export function sizesOf(pools: Iterable<PoolState>): string {
 export async function readPools(
   db: Db,
   network: string,
-  { name, poolId, labels = {}, cidr = null, after = null, limit }: PoolFilter,
+  { name = null, poolId = null, labels = {}, cidr = null, after = null, limit }: PoolFilter,
 ): Promise<{ readonly pools: readonly PoolUsage[]; readonly head: number } | null> {
-  const conditions = [sql`p.network_id = ${network}`]
-  if (name !== undefined) conditions.push(sql`p.name = ${name}`)
-  if (poolId !== undefined) conditions.push(sql`p.pool_id = ${poolId}`)
-  if (after !== null) conditions.push(sql`p.name > ${after}`)
-  if (cidr !== null) conditions.push(sql`p.cidr && ${formatCidr(cidr)}::inet`)
-  if (Object.keys(labels).length > 0)
-    conditions.push(sql`(p.settings -> 'labels')::jsonb @> ${JSON.stringify(labels)}::jsonb`)
   const { rows } = await sql<Row & Counts & { head: number | null }>`
     with page as materialized (
-      select p.* from ipledger.pool p where ${sql.join(conditions, sql` and `)} order by p.name limit ${limit}
+      select p.* from ipledger.pool p
+      where p.network_id = ${network} and p.name = coalesce(${name}, p.name) and p.pool_id = coalesce(${poolId}, p.pool_id)
+        and p.cidr && coalesce(${cidr && formatCidr(cidr)}::inet, p.cidr) and p.name > ${after ?? ''}
+        and (p.settings -> 'labels')::jsonb @> ${JSON.stringify(labels)}::jsonb
+      order by p.name limit ${limit}
     )
     select ${headOf(network)} as head, p.*, c.*
     from (select) one

@@ -54,22 +54,20 @@ export async function readSources(
   network: string,
   { id, node, states, after, limit }: SourceFilter,
 ): Promise<readonly SourceShown[] | null> {
-  const conditions = [sql`s.network_id = ${network}`]
-  if (id !== null) conditions.push(sql`s.source_id = ${id}`)
-  if (node !== null) conditions.push(sql`s.declaration ->> 'node' = ${node}`)
-  if (states.length > 0) conditions.push(sql`s.state = any(${states}::text[])`)
-  if (after !== null) conditions.push(sql`s.source_id > ${after}`)
-  const sources = await sql<Row>`
+  const { rows } = await sql<Row>`
     select s.*, f.since, f.why, n.era from ipledger.source s
     join ipledger.network n on n.network_id = s.network_id
     left join ipledger.source_failure f
       on f.network_id = s.network_id and f.source_id = s.source_id and s.state <> 'RETIRED'
-    where ${sql.join(conditions, sql` and `)} order by s.source_id limit ${limit}
+    where s.network_id = ${network} and s.source_id = coalesce(${id}, s.source_id) and s.source_id > ${after ?? ''}
+      and (${node}::text is null or s.declaration ->> 'node' = ${node})
+      and (${states.length === 0}::bool or s.state = any(${states}::text[]))
+    order by s.source_id limit ${limit}
   `.execute(db)
-  if (sources.rows.length === 0) return (await readHead(db, network)) === null ? null : []
-  const ids = sources.rows.map((row) => row.source_id as string)
+  if (rows.length === 0) return (await readHead(db, network)) === null ? null : []
+  const ids = rows.map((row) => row.source_id as string)
   const freshness = await readFreshness(asksOf(db), network, ids)
-  return sources.rows.map((row) => ({
+  return rows.map((row) => ({
     source: sourceOf(row),
     freshness: freshness.get(row.source_id as string) ?? null,
     failure: row.why as string | null,
@@ -117,7 +115,7 @@ export async function readSightings(
     conditions.push(sql`s.address >= ${unitOf(network, text)}`, sql`s.address <= ${last}`)
   }
   if (after !== null) {
-    const key = keyOf(after, 6)
+    const key = keyOf(after)
     if (key === null || isMalformed(parseAddress(key[0]!))) return { sightings: [], next: null }
     const [at, ...rest] = key
     conditions.push(sql`(${SIGHTING_KEY}) > (${at}::inet, ${sql.join(rest)})`)
@@ -143,15 +141,12 @@ export async function readSightings(
   return { sightings, next: end.rows[0]?.key ?? null }
 }
 
-/** A page's text comes from a caller: what is no key of so many texts is none. */
-function keyOf(text: string, fields: number): readonly string[] | null {
+/** The text comes from a caller, and may be no key. */
+function keyOf(text: string): readonly string[] | null {
   try {
     const key: unknown = JSON.parse(text)
-    const isOne =
-      Array.isArray(key) &&
-      key.length === fields &&
-      key.every((one) => typeof one === 'string' && !one.includes('\0'))
-    return isOne ? (key as string[]) : null
+    const isText = (one: unknown) => typeof one === 'string' && !one.includes('\0')
+    return Array.isArray(key) && key.length === 6 && key.every(isText) ? key : null
   } catch {
     return null
   }
