@@ -9,7 +9,12 @@
 /** The source of an event about sources, as the index `event_about_no_address` has it. */
 const ABOUT = `coalesce(e.details ->> 'source', e.details ->> 'id')`
 
-/** From one address to the next, and of each the last event: two looks at an index, however many events there are. */
+/** The row of an address `t`, by its last event. */
+export const LEASE_OF_ADDRESS = `
+  select e.network_id, e.address, e.seq, e.pool_id, e.state, e.node, e.confirm_by, e.available_at from ipledger.event e
+   where e.network_id = $1 and e.address = t.address order by e.previous desc limit 1`
+
+/** From one address to the next: two looks at an index for each, however many events there are. */
 const LEASE = `
   with recursive touched (address) as (
     (select e.address from ipledger.event e where e.network_id = $1 and e.address is not null order by e.address limit 1)
@@ -18,10 +23,7 @@ const LEASE = `
              where e.network_id = $1 and e.address > t.address order by e.address limit 1)
       from touched t where t.address is not null
   )
-  select l.* from touched t
-   cross join lateral (
-     select e.network_id, e.address, e.seq, e.pool_id, e.state, e.node, e.confirm_by, e.available_at from ipledger.event e
-      where e.network_id = $1 and e.address = t.address order by e.previous desc limit 1) l`
+  select l.* from touched t cross join lateral (${LEASE_OF_ADDRESS}) l`
 
 const POOL = `
   select p.network_id, p.pool_id, p.details ->> 'name' as name, (p.details ->> 'cidr')::cidr as cidr,

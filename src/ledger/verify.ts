@@ -15,7 +15,7 @@
 import type pg from 'pg'
 import { LEGAL_CHANGES } from '../core/lifecycle.ts'
 import { KEYS } from '../gen/tables.ts'
-import { FOLDS, type FoldedTable, SOURCES_OF_LOG } from './fold.ts'
+import { FOLDS, type FoldedTable, LEASE_OF_ADDRESS, SOURCES_OF_LOG } from './fold.ts'
 import { lastEvent } from './sql/head.ts'
 
 type FindingCode =
@@ -24,11 +24,7 @@ type FindingCode =
   | 'EVENT_ILLEGAL'
   | 'CHAIN_BROKEN'
   | 'LOG_SHORTER'
-  | 'LEASE_DIFFERS'
-  | 'POOL_DIFFERS'
-  | 'NETWORK_DIFFERS'
-  | 'SOURCE_DIFFERS'
-  | 'SIGHTING_DIFFERS'
+  | `${Uppercase<FoldedTable>}_DIFFERS`
 
 export type Finding = {
   readonly what: FindingCode
@@ -130,40 +126,30 @@ const LOG = `
          end as what) f
        where coalesce(w.seq, 0) > $2) v`
 
-/** $3 leases behind the address $2: each is its event, after which there is none. */
+/** $3 leases behind the address $2. */
 const LEASES = `
   select host(max(v.address)) as last, count(*) as rows, ${DIFFERENCE} as findings
     from (
-      select l.address, l.seq, f.what, e.row::text as expected, to_json(l)::text as found,
-             format('the row of %s is not what its last event says%s', host(l.address), ', which is ' || n.seq) as message
-        from (select l.* from ipledger.lease l where l.network_id = $1 and l.address > $2::inet order by l.address limit $3) l
-        left join lateral (
-          select e.address = l.address and (e.pool_id, e.state, e.node) = (l.pool_id, l.state, l.node) and e.confirm_by is not distinct from l.confirm_by
-                 and e.available_at is not distinct from l.available_at as is_same,
-                 json_build_object('seq', e.seq, 'address', e.address, 'pool_id', e.pool_id, 'state', e.state, 'node', e.node, 'confirm_by', e.confirm_by,
-                   'available_at', e.available_at) as row
-            from ipledger.event e where e.network_id = $1 and e.seq = l.seq limit 1) e on true
-        left join lateral (
-          select n.seq from ipledger.event n
-           where n.network_id = $1 and n.address = l.address and n.previous >= l.seq order by n.previous desc limit 1) n on true
-       cross join lateral (select case when e.is_same is not true or n.seq is not null then 'LEASE_DIFFERS' end as what) f) v`
+      select t.address, t.seq, to_json(e)::text as expected, to_json(t)::text as found,
+             case when e is distinct from t then 'LEASE_DIFFERS' end as what,
+             format('the row of %s is not what its last event says, which is %s', host(t.address), coalesce(e.seq::text, 'missing')) as message
+        from (select l.* from ipledger.lease l where l.network_id = $1 and l.address > $2::inet order by l.address limit $3) t
+        left join lateral (${LEASE_OF_ADDRESS}) e on true) v`
 
-function comparison(table: FoldedTable, what: FindingCode, scope: string): string {
+function comparison(table: FoldedTable): string {
+  const fold = FOLDS[table]
+  const keys = KEYS[table].map((key) => `x.${key}`).join(', ')
   return `
-    select '${what}' as what, null::bigint as seq, coalesce(f.row, t.row) ->> 'address' as address, f.row::text as expected, t.row::text as found,
+    select '${table.toUpperCase()}_DIFFERS' as what, null::bigint as seq, coalesce(f.row, t.row) ->> 'address' as address,
+           f.row::text as expected, t.row::text as found,
            concat('the row ', coalesce(f.row, t.row) ->> '${KEYS[table].at(-1)}', ' of table ${table} is not what the log says') as message
-      from (select ${KEYS[table].map((key) => `x.${key}`).join(', ')}, to_jsonb(x) as row from (${FOLDS[table]}) x) f
-      full join (select ${KEYS[table].map((key) => `x.${key}`).join(', ')}, to_jsonb(x) as row
-                   from ipledger.${table} x where x.network_id = $1 ${scope}) t using (${KEYS[table].join(', ')})
+      from (select ${keys}, to_jsonb(x) as row from (${fold}) x) f
+      full join (
+        select ${keys}, to_jsonb(x) as row from ipledger.${table} x
+         where x.network_id = $1 ${fold.includes('$2') ? 'and x.source_id = any($2::text[])' : ''}) t using (${KEYS[table].join(', ')})
      where f.row is distinct from t.row
      limit 1000`
 }
-
-const OF_SOURCES = 'and x.source_id = any($2::text[])'
-const POOLS = comparison('pool', 'POOL_DIFFERS', '')
-const NETWORK = comparison('network', 'NETWORK_DIFFERS', '')
-const SOURCES = comparison('source', 'SOURCE_DIFFERS', OF_SOURCES)
-const SIGHTINGS = comparison('sighting', 'SIGHTING_DIFFERS', OF_SOURCES)
 
 /** The constraints that keep the log whole, and the row that every writer locks. */
 const SCHEMA = `
@@ -322,14 +308,15 @@ async function readSlice(
       return (await read<Slice>(LEASES, after, size))[0]!
     case 'shape': {
       const findings: Finding[] = []
-      for (const text of [SCHEMA, NETWORK, POOLS]) findings.push(...(await read<Finding>(text)))
+      for (const text of [SCHEMA, comparison('network'), comparison('pool')])
+        findings.push(...(await read<Finding>(text)))
       return { rows: 1, last: null, findings }
     }
     case 'source': {
       const ids = (await read<{ id: string }>(NEXT_SOURCES, after, size)).map(({ id }) => id)
       const findings: Finding[] = []
-      for (const text of ids.length > 0 ? [SOURCES, SIGHTINGS] : [])
-        findings.push(...(await read<Finding>(text, ids)))
+      for (const table of ids.length > 0 ? (['source', 'sighting'] as const) : [])
+        findings.push(...(await read<Finding>(comparison(table), ids)))
       return { rows: ids.length, last: ids.at(-1) ?? null, findings }
     }
   }
