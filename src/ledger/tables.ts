@@ -38,6 +38,13 @@ type Fields<T extends Table> = {
   readonly [C in Exclude<keyof RowOf<T>, 'network_id'> as Camel<C> & string]: RowOf<T>[C]
 }
 
+const columnsOf = (table: Table) =>
+  Object.entries(TABLES[table]).map(([column, type]) => ({
+    column,
+    field: column.replaceAll(/_(.)/g, (_, letter) => letter.toUpperCase()),
+    type: type.replace('?', ''),
+  }))
+
 function read(type: string, cell: string): string {
   if (type === 'timestamptz') return `to_timestamp(${cell}::float8 / 1000)`
   if (type === 'bytea') return `decode(${cell}, 'hex')`
@@ -51,22 +58,21 @@ function writer<State>(
   cellsOf: (network: string, state: State) => readonly Cell[],
   textOf: (network: string, state: State) => string,
 ) {
-  const columns = Object.entries(TABLES[table]).map(([name, type]) => [name, type.replace('?', '')] as const)
-  const names = columns.map(([name]) => name)
+  const columns = columnsOf(table)
+  const names = columns.map(({ column }) => column)
   const update = names.filter((name) => !key?.includes(name)).map((name) => `${name} = excluded.${name}`)
   const conflict = key === null ? '' : ` on conflict (${key.join(', ')}) do update set ${update.join(', ')}`
   const select = (cell: (at: number) => string) =>
-    columns.map(([, type], index) => read(type, cell(index + 1))).join(', ')
+    columns.map(({ type }, index) => read(type, cell(index + 1))).join(', ')
   const insert = `insert into ipledger.${table} (${names.join(', ')})`
   const one = `${insert} values (${select((at) => `$${at}`)})${conflict}`
   // `offset 0` keeps the server from splitting the text anew for each column.
   const many = `${insert} select ${select((at) => `r.cells[${at}]`)}
     from (select string_to_array(u.text, E'\\u001f', E'\\u001e') as cells from unnest($1::text[]) as u (text) offset 0) r${conflict}`
   return (network: string, states: readonly State[]): readonly Statement[] => {
-    const [first] = states
-    if (first === undefined) return []
+    if (states.length === 0) return []
     if (states.length === 1)
-      return [{ name: `write_${table}_row`, text: one, values: cellsOf(network, first) }]
+      return [{ name: `write_${table}_row`, text: one, values: cellsOf(network, states[0]!) }]
     const rows = arrayLiteral(states.map((state) => textOf(network, state)))
     return [{ name: `write_${table}`, text: many, values: [rows] }]
   }
@@ -85,35 +91,32 @@ function table<T extends Table, State>(
   fieldsOf: (state: State) => Readonly<Record<keyof Fields<T>, unknown>>,
   isReplaced = false,
 ) {
-  const columns = Object.entries(TABLES[name]).map(
-    ([column, type]) =>
-      [
-        column.replaceAll(/_(.)/g, (_, letter) => letter.toUpperCase()),
-        column,
-        type.startsWith('json'),
-      ] as const,
-  )
+  const columns = columnsOf(name)
   const cellsOf = (network: string, state: State): readonly Cell[] => {
     const fields: Readonly<Record<string, unknown>> = { ...fieldsOf(state), networkId: network }
-    return columns.map(([field, , isJson]) => {
+    const cells: Cell[] = []
+    for (const { field, type } of columns) {
       const value = fields[field] ?? null
-      return isJson && value !== null ? JSON.stringify(value) : (value as Cell)
-    })
+      cells.push(type === 'json' && value !== null ? JSON.stringify(value) : (value as Cell))
+    }
+    return cells
   }
   const textOf = (network: string, state: State): string =>
     cellsOf(network, state)
       .map((cell) => cell ?? NULL)
       .join(SEPARATOR)
-  return {
-    write: writer(name, isReplaced ? null : KEYS[name], cellsOf, textOf),
-    read: (row: Row) =>
-      Object.fromEntries(columns.slice(1).map(([field, column]) => [field, row[column]])) as Fields<T>,
-  }
+  return { write: writer(name, isReplaced ? null : KEYS[name], cellsOf, textOf), read: reader(name) }
+}
+
+function reader<T extends Table>(name: T) {
+  const [, ...columns] = columnsOf(name)
+  return (row: Row) =>
+    Object.fromEntries(columns.map(({ field, column }) => [field, row[column]])) as Fields<T>
 }
 
 const LEASE = table('lease', (record: AddressRecord) => record)
 
-const POOL = table('pool', (pool: PoolRow) => ({ ...pool.settings!, ...pool }))
+const POOL = table('pool', (pool: PoolRow) => ({ ...pool.settings!, ...pool }), true)
 
 export function poolOf(row: Row): PoolRow {
   const { name, cidr, prefixLength, ...pool } = POOL.read(row)
@@ -205,19 +208,12 @@ export function sightingOf(row: Row): Sighting {
 
 const REQUEST = table('request', (request: RequestRow) => request)
 
+const readLookUp = reader('lookup')
+
 /** Written by the job that asks. */
 export function lookUpOf(row: Row): LookUp {
-  return {
-    source: row.source_id,
-    address: row.address,
-    owner: { kind: row.owner_kind, name: row.owner_name, uid: row.owner_uid },
-    answer: row.answer,
-    terminalSince: row.terminal_since,
-    detail: row.detail,
-    head: row.head,
-    askedAt: row.asked_at,
-    attempts: row.attempts,
-  } as LookUp
+  const { sourceId: source, ownerKind: kind, ownerName: name, ownerUid: uid, ...answer } = readLookUp(row)
+  return { source, owner: { kind, name, uid }, ...answer } as LookUp
 }
 
 function clear(
@@ -232,20 +228,19 @@ function clear(
 }
 
 export function writeStatements(network: string, write: Write): readonly Statement[] {
-  const { kept = [], deleted = [] } = Object.groupBy(write.pools, ({ settings }) =>
-    settings === null ? 'deleted' : 'kept',
-  )
-  const ids = deleted.map(({ poolId }) => poolId)
+  const { pools, sightings } = write
+  const poolIds = pools.map(({ poolId }) => poolId)
+  const kept = pools.filter(({ settings }) => settings !== null)
   return [
     ...insertEvents(network, write.events),
     ...LEASE.write(network, write.records),
-    ...clear('pool', 'pool_id', 'bigint', network, ids),
+    ...clear('pool', 'pool_id', 'bigint', network, poolIds),
     ...POOL.write(network, kept),
     ...NETWORK.write(network, write.network === null ? [] : [write.network]),
     ...SOURCE.write(network, write.sources),
     ...SOURCE_REPORT.write(network, write.freshness),
-    ...clear('sighting', 'address', 'inet', network, [...write.sightings.keys()]),
-    ...SIGHTING.write(network, [...write.sightings.values()].flat()),
+    ...clear('sighting', 'address', 'inet', network, [...sightings.keys()]),
+    ...SIGHTING.write(network, [...sightings.values()].flat()),
     ...REQUEST.write(network, write.requests),
   ]
 }

@@ -362,11 +362,10 @@ function vetoOf(of: Tables, { events, pools, sightings }: Write): string | null 
     if (event.previous < 0 || event.previous >= event.seq) return 'chain_goes_forward'
     links.add(link)
   }
-  // Deleted ones make room first; of the others each is compared with what is there by then.
+  // All make room first; then each is compared with what is there.
   const rows = new Map(of.pools)
-  for (const { poolId, settings } of pools) if (settings === null) rows.delete(poolId)
+  for (const { poolId } of pools) rows.delete(poolId)
   for (const row of pools.filter(({ settings }) => settings !== null)) {
-    rows.delete(row.poolId)
     const [{ name }, range] = [row.settings!, rangeOf(row)]
     for (const other of rows.values()) {
       if (other.settings!.name === name) return 'pool_name_is_taken_once'
