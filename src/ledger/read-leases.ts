@@ -52,8 +52,8 @@ function showLease(network: string, record: AddressRecord, pool: PoolSettings | 
   return viewOf({ name: network, pools } as unknown as Image, record)
 }
 
-/** First address of the lease that an address is in, by the pool that has it now. */
-export function unitOf(network: string, address: string): RawBuilder<string> {
+/** First address of the block that an address is in, by the pool that has it now. */
+export function blockAt(network: string, address: string): RawBuilder<string> {
   return sql`coalesce((
     select set_masklen(network(set_masklen(${address}::inet, p.prefix_length))::inet, -1) from ipledger.pool p
     where p.network_id = ${network} and p.cidr >>= ${address}::inet), ${address}::inet)`
@@ -63,11 +63,6 @@ export type LeasePage = {
   readonly leases: readonly LeaseView[]
   readonly next: string | null
   readonly head: number
-}
-
-/** The filters that were given. */
-function given(...filters: readonly (Expression<SqlBool> | false)[]): readonly Expression<SqlBool>[] {
-  return filters.filter((filter) => filter !== false)
 }
 
 type Addresses = SelectQueryBuilder<Tables, never, { readonly address: string }>
@@ -160,74 +155,67 @@ function filtersOfRow(
 ): readonly Expression<SqlBool>[] {
   const named = sql`ipledger.pool p where p.network_id = ${network} and p.name = any(${pools}::text[])`
   const isNamed = pools.length > 0
-  return given(
+  return [
     ofRow('l.network_id', '=', network),
     ofRow('l.state', '<>', 'FREE'),
     states.length > 0 && ofRow('l.state', 'in', states),
     quarantineReasons.length > 0 && ofRow('l.state', '=', 'QUARANTINED'),
     node !== null && ofRow('l.node', '=', node),
     addresses !== null && ofRow('l.address', '=', sql<string>`any(${addresses}::inet[])`),
-    cidr !== null && ofRow('l.address', '>=', unitOf(network, formatValue(cidr.family, cidr.first))),
+    cidr !== null && ofRow('l.address', '>=', blockAt(network, formatValue(cidr.family, cidr.first))),
     cidr !== null && ofRow('l.address', '<=', formatValue(cidr.family, cidr.last)),
     isNamed && ofRow('l.address', '>=', sql<string>`(select min(host(p.cidr)::inet) from ${named})`),
     isNamed &&
       ofRow('l.address', '<=', sql<string>`(select max(host(broadcast(p.cidr))::inet) from ${named})`),
     isNamed && ofRow('l.pool_id', '=', sql<number>`any(array(select p.pool_id from ${named}))`),
-  )
+  ].filter((one) => one !== false)
 }
 
 /** What only the event says. */
 function filtersOfEvent(filter: LeaseFilter): readonly Expression<SqlBool>[] {
   const { quarantineReasons, ownerKind, ownerName, ownerUid, labels } = filter
-  return given(
+  return [
     quarantineReasons.length > 0 && ofEvent('e.quarantine_reason', 'in', quarantineReasons),
     ownerKind !== null && ofEvent('e.owner_kind', '=', ownerKind),
     ownerName !== null && ofEvent('e.owner_name', '=', ownerName),
     ownerUid !== null && ofEvent('e.owner_uid', '=', ownerUid),
     Object.keys(labels).length > 0 && sql<SqlBool>`e.labels::jsonb @> ${JSON.stringify(labels)}::jsonb`,
-  )
+  ].filter((one) => one !== false)
 }
 
-type OneRow = { head: number | null; text: string | null; settings: PoolSettings | null }
-
 /** The lease of a token; of one that ended, how and when. */
-export async function readLeaseByToken(db: Db, network: string, token: number): Promise<LeaseFound | null> {
-  const { rows } = await sql<OneRow>`
-    select ${headOf(network)} as head, case when e.seq is not null then ipledger.event_text(e) end as text, p.settings
-    from (select) one
-    left join ipledger.event made
-      on made.network_id = ${network} and made.seq = ${token} and made.token = made.seq
-    left join ipledger.lease l on l.network_id = ${network} and l.address = made.address
-    left join ipledger.event last on last.network_id = ${network} and last.seq = l.seq
+export function readLeaseByToken(db: Db, network: string, token: number): Promise<LeaseFound | null> {
+  const seq = sql`
+    select coalesce(ended.seq, l.seq) from ipledger.event made
+    join ipledger.lease l on l.network_id = ${network} and l.address = made.address
+    join ipledger.event last on last.network_id = ${network} and last.seq = l.seq
     left join lateral (
       select x.seq from ipledger.event x
       where x.network_id = ${network} and x.address = made.address and x.previous >= made.seq and x.state = 'FREE'
         and last.token <> made.seq
       order by x.previous limit 1) ended on true
-    left join ipledger.event e on e.network_id = ${network} and e.seq = coalesce(ended.seq, l.seq)
-    left join ipledger.pool p on p.network_id = ${network} and p.pool_id = e.pool_id
-  `.execute(db)
-  return found(network, rows[0]!)
+    where made.network_id = ${network} and made.seq = ${token} and made.token = made.seq`
+  return readLease(db, network, seq)
 }
 
 /** The lease that has an address. */
-export async function readLeaseAt(
-  db: Db,
-  network: string,
-  { family, value }: IpAddress,
-): Promise<LeaseFound | null> {
-  const { rows } = await sql<OneRow>`
-    select ${headOf(network)} as head, case when e.seq is not null then ipledger.event_text(e) end as text, p.settings
-    from (select) one
-    left join ipledger.lease l
-      on l.network_id = ${network} and l.address = ${unitOf(network, formatValue(family, value))} and l.state <> 'FREE'
-    left join ipledger.event e on e.network_id = ${network} and e.seq = l.seq
-    left join ipledger.pool p on p.network_id = ${network} and p.pool_id = l.pool_id
-  `.execute(db)
-  return found(network, rows[0]!)
+export function readLeaseAt(db: Db, network: string, at: IpAddress): Promise<LeaseFound | null> {
+  const block = blockAt(network, formatValue(at.family, at.value))
+  const seq = sql`
+    select l.seq from ipledger.lease l
+    where l.network_id = ${network} and l.address = ${block} and l.state <> 'FREE'`
+  return readLease(db, network, seq)
 }
 
-function found(network: string, { head, text, settings }: OneRow): LeaseFound | null {
+/** `seq`: a select of the number of its event. */
+async function readLease(db: Db, network: string, seq: RawBuilder<unknown>): Promise<LeaseFound | null> {
+  const { rows } = await sql<{ head: number | null; text: string | null; settings: PoolSettings | null }>`
+    select ${headOf(network)} as head, case when e.seq is not null then ipledger.event_text(e) end as text, p.settings
+    from (select) one
+    left join ipledger.event e on e.network_id = ${network} and e.seq = (${seq})
+    left join ipledger.pool p on p.network_id = ${network} and p.pool_id = e.pool_id
+  `.execute(db)
+  const { head, text, settings } = rows[0]!
   if (head === null) return null
   const record = text === null ? null : recordOfText(text)
   if (record === null || record.state === 'FREE') return { lease: null, ended: record, head }

@@ -5,7 +5,7 @@ import type { Freshness, LookUp } from '../core/command.ts'
 import type { Sighting, SourceState } from '../core/image.ts'
 import { KEYS } from '../gen/tables.ts'
 import { type Ask, asksOf, type Db, MOST_EXAMINED, readHead } from './pages.ts'
-import { unitOf } from './read-leases.ts'
+import { blockAt } from './read-leases.ts'
 import { LOOK_UPS } from './sql/look-ups.ts'
 import { REPORTS, REPORTS_OF } from './sql/sources.ts'
 import { freshnessOf, lookUpOf, type Row, sightingOf, sourceOf } from './tables.ts'
@@ -112,7 +112,7 @@ export async function readSightings(
     const last = sql`coalesce((
       select set_masklen(broadcast(set_masklen(${text}::inet, p.prefix_length)), ${maxPrefix(family)}) from ipledger.pool p
       where p.network_id = ${network} and p.cidr >>= ${text}::inet), ${text}::inet)`
-    conditions.push(sql`s.address >= ${unitOf(network, text)}`, sql`s.address <= ${last}`)
+    conditions.push(sql`s.address >= ${blockAt(network, text)}`, sql`s.address <= ${last}`)
   }
   if (after !== null) {
     const key = keyOf(after)

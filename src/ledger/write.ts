@@ -1,6 +1,6 @@
 /**
- * What a batch writes: its events, chained by their digests, and the rows that they fold into. A new type of event does not
- * compile before it says which row is its own.
+ * What a batch writes: its events, chained by their digests, and the rows that they fold into. A new type of event
+ * that is about no lease does not compile before it says which row is its own.
  */
 import type { Batch } from '../core/batch.ts'
 import type { AddressRecord } from '../core/event.ts'
@@ -20,16 +20,11 @@ export function writeOf({ image, events, freshness, remembered, now }: Batch, di
     const text = textOf(image.name, event)
     digest = digestOf(digest, text)
     chained.push({ event, digest, text })
+    if ('record' in event) {
+      records.set(event.record.address, event.record)
+      continue
+    }
     switch (event.type) {
-      case 'lease.reserved':
-      case 'lease.confirmed':
-      case 'lease.updated':
-      case 'lease.released':
-      case 'lease.quarantined':
-      case 'lease.reaped':
-      case 'lease.adopted':
-        records.set(event.record.address, event.record)
-        break
       case 'attachment.closed':
         // The log alone says so.
         break
