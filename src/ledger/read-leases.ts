@@ -8,7 +8,6 @@ import {
   type Expression,
   expressionBuilder,
   type RawBuilder,
-  type SelectQueryBuilder,
   type SqlBool,
   sql,
 } from 'kysely'
@@ -20,9 +19,11 @@ import type { Image } from '../core/image.ts'
 import type { Labels } from '../core/owner.ts'
 import type { PoolSettings } from '../core/pool.ts'
 import { recordOfText } from './event-text.ts'
-import { atOneHead, type Db, fillPage, MOST_EXAMINED, type Tables } from './pages.ts'
+import { type Db, MOST_EXAMINED, readHead } from './pages.ts'
 import { headOf } from './sql/head.ts'
 import type { RowOf } from './tables.ts'
+
+const EXAMINE_FOR_MS = 1_000
 
 /** `after`: last address of the page before. */
 export type PageByAddress = { readonly after: string | null; readonly size: number }
@@ -65,72 +66,84 @@ export type LeasePage = {
   readonly head: number
 }
 
-type Addresses = SelectQueryBuilder<Tables, never, { readonly address: string }>
+const leaseIs = expressionBuilder<{ l: RowOf<'lease'> }, 'l'>()
+const eventIs = expressionBuilder<{ e: RowOf<'event'> }, 'e'>()
+type Filters = readonly Expression<SqlBool>[]
 
-/** Held leases at these addresses, by the numbers of their events. */
-export async function lookAtLeases(
+/**
+ * A page of the leases that were held as of a number of the log; null: now. A filter that no index answers is looked through, at
+ * most `MOST_EXAMINED` rows a statement, until the page is full, nothing is left, or a second has passed: then the page is short,
+ * and the next goes on where it stopped (`next`; null after the last one).
+ */
+export async function readLeasePage(
   db: Db,
   network: string,
-  addresses: AliasedExpression<{ readonly address: string; readonly seq: number }, 'w'>,
-  filters: readonly Expression<SqlBool>[],
-  missing: number,
-): Promise<readonly LeaseView[]> {
-  const rows = await db
-    .selectFrom(addresses)
-    .innerJoin('ipledger.event as e', (join) =>
-      join.on('e.network_id', '=', network).onRef('e.seq', '=', 'w.seq'),
-    )
-    .leftJoin('ipledger.pool as p', (join) =>
-      join.on('p.network_id', '=', network).onRef('p.pool_id', '=', 'e.pool_id'),
-    )
-    .select([sql<string>`ipledger.event_text(e)`.as('text'), 'p.settings'])
-    .where('e.state', '<>', 'FREE')
-    .where((eb) => eb.and(filters))
-    .orderBy('w.address')
-    .limit(missing)
-    .execute()
-  return rows.map(({ text, settings }) =>
-    showLease(network, recordOfText(text), settings as PoolSettings | null),
-  )
+  { after, size }: PageByAddress,
+  { ofRow, ofEvent }: { readonly ofRow: Filters; readonly ofEvent: Filters },
+  asOf: number | null,
+): Promise<Omit<LeasePage, 'head'>> {
+  const end = performance.now() + EXAMINE_FOR_MS
+  const leases: LeaseView[] = []
+  for (let at = after; ; ) {
+    const walk = db
+      .selectFrom('ipledger.lease as l')
+      .select(['l.address', 'l.seq'])
+      .where((eb) => eb.and([leaseIs('l.network_id', '=', network), ...ofRow]))
+      .$if(at !== null, (query) => query.where('l.address', '>', at))
+      .orderBy('l.address')
+    const examined = walk.limit(MOST_EXAMINED)
+    const lastEvents = sql<{ address: string; seq: number }>`(
+      select t.address, last.seq from (${examined}) t
+      cross join lateral ipledger_audit.last_event(${network}, t.address, ${asOf}) last)`
+    const events: AliasedExpression<{ address: string; seq: number }, 'w'> =
+      asOf === null ? examined.as('w') : lastEvents.as('w')
+    const missing = size - leases.length
+    const rows = await db
+      .selectFrom(events)
+      .innerJoin('ipledger.event as e', (join) =>
+        join.on('e.network_id', '=', network).onRef('e.seq', '=', 'w.seq'),
+      )
+      .leftJoin('ipledger.pool as p', (join) =>
+        join.on('p.network_id', '=', network).onRef('p.pool_id', '=', 'e.pool_id'),
+      )
+      .select([sql<string>`ipledger.event_text(e)`.as('text'), 'p.settings'])
+      .where('e.state', '<>', 'FREE')
+      .where((eb) => eb.and(ofEvent))
+      .orderBy('w.address')
+      .limit(missing + 1)
+      .execute()
+    for (const { text, settings } of rows.slice(0, missing))
+      leases.push(showLease(network, recordOfText(text), settings as PoolSettings | null))
+    if (rows.length > missing) return { leases, next: leases.at(-1)!.address }
+    if (asOf === null && ofEvent.length === 0) return { leases, next: null }
+    const last = await walk
+      .offset(MOST_EXAMINED - 1)
+      .limit(1)
+      .executeTakeFirst()
+    if (last === undefined || performance.now() >= end) return { leases, next: last?.address ?? null }
+    at = last.address
+  }
 }
 
 export async function readLeases(
-  db: Db,
+  pool: Db,
   network: string,
   filter: LeaseFilter,
   page: PageByAddress,
 ): Promise<(LeasePage & { readonly unknownPools: readonly string[] }) | null> {
-  return atOneHead(db, network, async (db) => {
+  const transaction = pool.transaction().setIsolationLevel('repeatable read').setAccessMode('read only')
+  return transaction.execute(async (db) => {
+    const head = await readHead(db, network)
+    if (head === null) return null
     const { rows } = await sql<{ name: string }>`
       select named.name from unnest(${filter.pools}::text[]) as named (name)
       where not exists (select from ipledger.pool p where p.network_id = ${network} and p.name = named.name)
     `.execute(db)
-    const ofName = await addressesOf(db, network, filter.ownerName)
-    const filters = filtersOfEvent(filter)
-    const walk = (after: string | null) =>
-      db
-        .selectFrom('ipledger.lease as l')
-        .select(['l.address', 'l.seq'])
-        .where((eb) => eb.and(filtersOfRow(network, filter, ofName)))
-        .$if(after !== null, (query) => query.where('l.address', '>', after))
-        .orderBy('l.address')
-    const { items, next } = await fillPage(page, {
-      look: (after, most) =>
-        lookAtLeases(db, network, walk(after).limit(MOST_EXAMINED).as('w'), filters, most),
-      placeOf: ({ address }) => address,
-      endOf: async (after) => (filters.length === 0 ? null : lastExamined(walk(after))),
-    })
-    return { leases: items, next, unknownPools: rows.map(({ name }) => name) }
+    const addresses = await addressesOf(db, network, filter.ownerName)
+    const filters = { ofRow: filtersOfRow(network, filter, addresses), ofEvent: filtersOfEvent(filter) }
+    const found = await readLeasePage(db, network, page, filters, null)
+    return { ...found, head, unknownPools: rows.map(({ name }) => name) }
   })
-}
-
-/** Where one look at these addresses ends, if there may be more. */
-export async function lastExamined(addresses: Addresses): Promise<string | null> {
-  const last = await addresses
-    .offset(MOST_EXAMINED - 1)
-    .limit(1)
-    .executeTakeFirst()
-  return last?.address ?? null
 }
 
 /** Where an owner of this name ever held something; null: at too many addresses. */
@@ -144,41 +157,37 @@ async function addressesOf(db: Db, network: string, name: string | null): Promis
   return rows.length > MOST_EXAMINED ? null : rows.map(({ address }) => address)
 }
 
-const ofRow = expressionBuilder<{ l: RowOf<'lease'> }, 'l'>()
-const ofEvent = expressionBuilder<{ e: RowOf<'event'> }, 'e'>()
-
 /** What rows of `lease` say. Address and node have an index; by the rest a million leases are looked through in 0.2 s. */
 function filtersOfRow(
   network: string,
   { states, quarantineReasons, node, cidr, pools }: LeaseFilter,
   addresses: readonly string[] | null,
-): readonly Expression<SqlBool>[] {
+): Filters {
   const named = sql`ipledger.pool p where p.network_id = ${network} and p.name = any(${pools}::text[])`
   const isNamed = pools.length > 0
   return [
-    ofRow('l.network_id', '=', network),
-    ofRow('l.state', '<>', 'FREE'),
-    states.length > 0 && ofRow('l.state', 'in', states),
-    quarantineReasons.length > 0 && ofRow('l.state', '=', 'QUARANTINED'),
-    node !== null && ofRow('l.node', '=', node),
-    addresses !== null && ofRow('l.address', '=', sql<string>`any(${addresses}::inet[])`),
-    cidr !== null && ofRow('l.address', '>=', blockAt(network, formatValue(cidr.family, cidr.first))),
-    cidr !== null && ofRow('l.address', '<=', formatValue(cidr.family, cidr.last)),
-    isNamed && ofRow('l.address', '>=', sql<string>`(select min(host(p.cidr)::inet) from ${named})`),
+    leaseIs('l.state', '<>', 'FREE'),
+    states.length > 0 && leaseIs('l.state', 'in', states),
+    quarantineReasons.length > 0 && leaseIs('l.state', '=', 'QUARANTINED'),
+    node !== null && leaseIs('l.node', '=', node),
+    addresses !== null && leaseIs('l.address', '=', sql<string>`any(${addresses}::inet[])`),
+    cidr !== null && leaseIs('l.address', '>=', blockAt(network, formatValue(cidr.family, cidr.first))),
+    cidr !== null && leaseIs('l.address', '<=', formatValue(cidr.family, cidr.last)),
+    isNamed && leaseIs('l.address', '>=', sql<string>`(select min(host(p.cidr)::inet) from ${named})`),
     isNamed &&
-      ofRow('l.address', '<=', sql<string>`(select max(host(broadcast(p.cidr))::inet) from ${named})`),
-    isNamed && ofRow('l.pool_id', '=', sql<number>`any(array(select p.pool_id from ${named}))`),
+      leaseIs('l.address', '<=', sql<string>`(select max(host(broadcast(p.cidr))::inet) from ${named})`),
+    isNamed && leaseIs('l.pool_id', '=', sql<number>`any(array(select p.pool_id from ${named}))`),
   ].filter((one) => one !== false)
 }
 
 /** What only the event says. */
-function filtersOfEvent(filter: LeaseFilter): readonly Expression<SqlBool>[] {
+function filtersOfEvent(filter: LeaseFilter): Filters {
   const { quarantineReasons, ownerKind, ownerName, ownerUid, labels } = filter
   return [
-    quarantineReasons.length > 0 && ofEvent('e.quarantine_reason', 'in', quarantineReasons),
-    ownerKind !== null && ofEvent('e.owner_kind', '=', ownerKind),
-    ownerName !== null && ofEvent('e.owner_name', '=', ownerName),
-    ownerUid !== null && ofEvent('e.owner_uid', '=', ownerUid),
+    quarantineReasons.length > 0 && eventIs('e.quarantine_reason', 'in', quarantineReasons),
+    ownerKind !== null && eventIs('e.owner_kind', '=', ownerKind),
+    ownerName !== null && eventIs('e.owner_name', '=', ownerName),
+    ownerUid !== null && eventIs('e.owner_uid', '=', ownerUid),
     Object.keys(labels).length > 0 && sql<SqlBool>`e.labels::jsonb @> ${JSON.stringify(labels)}::jsonb`,
   ].filter((one) => one !== false)
 }

@@ -7,8 +7,8 @@ import { type RawBuilder, type SqlBool, sql } from 'kysely'
 import { type Cidr, formatCidr, formatValue, type IpAddress } from '../core/address.ts'
 import { type Details, type EventType, type LeaseEvent, type LedgerEvent, leaseId } from '../core/event.ts'
 import { eventOf } from './event-text.ts'
-import { type Db, fillPage, MOST_EXAMINED } from './pages.ts'
-import { type LeasePage, lastExamined, lookAtLeases, type PageByAddress } from './read-leases.ts'
+import { type Db, MOST_EXAMINED } from './pages.ts'
+import { type LeasePage, type PageByAddress, readLeasePage } from './read-leases.ts'
 import { headOf } from './sql/head.ts'
 
 /** Addresses of a CIDR whose chains are merged; of one with more that were ever held, the log is walked. */
@@ -89,14 +89,10 @@ function walkOf(select: RawBuilder<unknown>, { after, before }: Bounds, page: Pa
   }
 }
 
-function walkOfLog(network: string, bounds: Bounds, page: PageOfLog): Walk {
-  return walkOf(sql`select e.seq from ipledger.event e where e.network_id = ${network}`, bounds, page)
-}
-
-function walkOfLease(network: string, token: number, bounds: Bounds, page: PageOfLog): Walk {
-  const history = sql`ipledger_audit.lease_history(${leaseId(network, token)})`
-  return walkOf(sql`select e.seq from ${history} e where true`, bounds, page)
-}
+/** Selects of all events of a network, and of those about a lease. */
+const ofNetwork = (network: string) => sql`select e.seq from ipledger.event e where e.network_id = ${network}`
+const ofLease = (network: string, token: number) =>
+  sql`select e.seq from ipledger_audit.lease_history(${leaseId(network, token)}) e where true`
 
 /**
  * The chains of some addresses, merged: each as far as its share of `MOST_EXAMINED` goes. What lies beyond the first that was cut
@@ -196,13 +192,13 @@ export async function readEvents(
   const bounds = await readBounds(db, network, filter, page)
   if (bounds === null) return null
   const { address, ownerKind, ownerName, token, types } = filter
-  const place = address && formatValue(address.family, address.value)
+  const text = address && formatValue(address.family, address.value)
   const condition = sql`
     ${types.length > 0 ? sql`e.type = any(${types}::text[])` : sql`not starts_with(e.type, 'source.')`}
     and (${ownerKind}::text is null or e.owner_kind = ${ownerKind})
     and (${ownerName}::text is null or e.owner_name = ${ownerName})
     and (${token}::bigint is null or e.token = ${token})
-    and (${place}::inet is null or set_masklen(e.address, e.prefix_length) >>= ${place}::inet)`
+    and (${text}::inet is null or set_masklen(e.address, e.prefix_length) >>= ${text}::inet)`
   const walk = await walkFor(db, network, filter, bounds, page)
   return { ...(await readPage(db, network, walk, condition, page, false)), head: bounds.head }
 }
@@ -214,19 +210,19 @@ async function walkFor(
   bounds: Bounds,
   page: PageOfLog,
 ): Promise<Walk> {
-  if (token !== null) return walkOfLease(network, token, bounds, page)
+  if (token !== null) return walkOf(ofLease(network, token), bounds, page)
   if (address !== null) {
     const bases = await basesOf(db, network, formatValue(address.family, address.value))
     return walkOfChains(db, network, bases!, bounds, page)
   }
-  const all = sql`select e.seq from ipledger.event e where e.network_id = ${network}`
+  const all = ofNetwork(network)
   if (ownerName !== null) return walkOf(sql`${all} and e.owner_name = ${ownerName}`, bounds, page)
   // Few, and in an index.
   const isOfShape = (type: string): boolean =>
     !type.startsWith('lease.') && type !== 'source.reported' && type !== 'attachment.closed'
   if (types.length > 0 && types.every(isOfShape))
     return walkOf(sql`${all} and e.address is null and e.type = any(${types}::text[])`, bounds, page)
-  return walkOfLog(network, bounds, page)
+  return walkOf(all, bounds, page)
 }
 
 // Histories.
@@ -240,16 +236,18 @@ export type HistoryPage = LogPage & { readonly holders: readonly Holder[] }
 export async function readAddressHistory(
   db: Db,
   network: string,
-  place: Cidr,
+  block: Cidr,
   range: Range,
   page: PageOfLog,
 ): Promise<HistoryPage | null> {
   const bounds = await readBounds(db, network, range, page)
   if (bounds === null) return null
-  const cidr = formatCidr(place)
+  const cidr = formatCidr(block)
   const bases = await basesOf(db, network, cidr)
   const walk =
-    bases === null ? walkOfLog(network, bounds, page) : await walkOfChains(db, network, bases, bounds, page)
+    bases === null
+      ? walkOf(ofNetwork(network), bounds, page)
+      : await walkOfChains(db, network, bases, bounds, page)
   const about = sql`set_masklen(e.address, e.prefix_length) && ${cidr}::inet`
   const { entries, next } = await readPage(db, network, walk, about, page, true)
   const tokens = new Set(entries.map(({ event }) => (event as LeaseEvent).record.token))
@@ -275,7 +273,7 @@ export async function readLeaseHistory(
   if (bounds === null) return null
   const holders = await readHolders(db, network, [token])
   if (holders.length === 0) return undefined
-  const walk = walkOfLease(network, token, bounds, page)
+  const walk = walkOf(ofLease(network, token), bounds, page)
   return { ...(await readPage(db, network, walk, sql`true`, page, true)), holders, head: bounds.head }
 }
 
@@ -329,23 +327,9 @@ export async function readLeasesAsOf(
   if (position === null || 'beyond' in position) return position
   const ids = pool === null ? null : await poolsNamed(db, network, pool)
   if (ids?.length === 0) return { ...position, leases: [], next: null, poolUnknown: true }
-  const walk = (after: string | null) =>
-    db
-      .selectFrom('ipledger.lease as l')
-      .select('l.address')
-      .where('l.network_id', '=', network)
-      .$if(after !== null, (query) => query.where('l.address', '>', after))
-      .orderBy('l.address')
-  const lastEvents = (after: string | null) => sql<{ address: string; seq: number }>`(
-    select t.address, last.seq from (${walk(after).limit(MOST_EXAMINED)}) t
-    cross join lateral ipledger_audit.last_event(${network}, t.address, ${position.seq}) last)`
-  const filters = ids === null ? [] : [sql<SqlBool>`e.pool_id = any(${ids}::bigint[])`]
-  const { items: leases, next } = await fillPage(page, {
-    look: (after, most) => lookAtLeases(db, network, lastEvents(after).as('w'), filters, most),
-    placeOf: ({ address }) => address,
-    endOf: (after) => lastExamined(walk(after)),
-  })
-  return { ...position, leases, next, poolUnknown: false }
+  const ofEvent = ids === null ? [] : [sql<SqlBool>`e.pool_id = any(${ids}::bigint[])`]
+  const found = await readLeasePage(db, network, page, { ofRow: [], ofEvent }, position.seq)
+  return { ...position, ...found, poolUnknown: false }
 }
 
 /** The pool that has this name, and those that were made by it and are gone. */
