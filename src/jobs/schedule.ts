@@ -6,7 +6,7 @@ import { prune } from './prune.ts'
 import { Pull } from './pull.ts'
 import { recheck } from './recheck.ts'
 import { Sample } from './sample.ts'
-import { createVerify } from './verify.ts'
+import { verify } from './verify.ts'
 
 /** `everyMinutes`: a divisor of 60. */
 export type Schedule = Readonly<Record<string, { readonly everyMinutes: number; readonly run: Job }>>
@@ -19,7 +19,7 @@ export function createSchedule(): Schedule {
     pull: { everyMinutes: 1, run: new Pull().run },
     recheck: { everyMinutes: 1, run: recheck },
     sample: { everyMinutes: 1, run: new Sample().run },
-    verify: { everyMinutes: 1, run: createVerify() },
+    verify: { everyMinutes: 1, run: verify },
     prune: { everyMinutes: 10, run: prune },
   }
 }

@@ -18,7 +18,7 @@ export class Clock {
   /** The database's clock is ahead of the monotonic one by between these two, as of that moment of the latter. */
   #ahead: { readonly least: number; readonly most: number; readonly at: number } | undefined
   #steps: readonly Step[] = []
-  #onStep: (byMs: number) => void = () => {}
+  onStep: (byMs: number) => void = () => {}
 
   /** The process's own clock, which is never set: milliseconds. */
   now(): number {
@@ -27,10 +27,6 @@ export class Clock {
 
   pause(ms: number): Promise<void> {
     return new Promise((resolve) => setTimeout(resolve, ms))
-  }
-
-  onStep(tell: (byMs: number) => void): void {
-    this.#onStep = tell
   }
 
   /** Takes a reading of the database's clock, in milliseconds since 1970, and answers what the ledger takes it for. */
@@ -48,8 +44,8 @@ export class Clock {
       this.#ahead = { ...now, least: Math.max(now.least, least), most: Math.min(now.most, most) }
     if (forward > POLICY.clockStepMs) {
       this.#steps = [...this.steps(received), { byMs: forward, at: received }]
-      this.#onStep(forward)
-    } else if (back > POLICY.clockStepMs) this.#onStep(-back)
+      this.onStep(forward)
+    } else if (back > POLICY.clockStepMs) this.onStep(-back)
     return database
   }
 

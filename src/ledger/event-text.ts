@@ -14,6 +14,8 @@ const FORMAT = 1
 
 export const SEPARATOR = '\u001f'
 export const NULL = '\u001e'
+/** The digest before the first event. */
+export const NO_DIGEST = '0'.repeat(64)
 const COLUMNS = Object.entries(EVENT_COLUMNS)
 const placeOf = (field: keyof typeof EVENT_COLUMNS) => COLUMNS.findIndex(([one]) => one === field)
 const [NETWORK_AT, SEQ_AT, FORMAT_AT] = [placeOf('network'), placeOf('seq'), placeOf('format')]

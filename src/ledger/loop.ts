@@ -33,14 +33,9 @@ export class Loop {
   readonly #limits: LoopLimits
   readonly #observer: Observer
   readonly #parts: Parts
-  readonly #queue: Queue
+  readonly queue: Queue
   readonly #cache: ImageCache
-  #before: Before = {
-    pending: null,
-    lost: null,
-    hasCommitted: false,
-    heldFor: Number.NEGATIVE_INFINITY,
-  }
+  #before: Before = { pending: null, lost: null, hasCommitted: false, heldFor: Number.NEGATIVE_INFINITY }
   #running: Promise<void> | null = null
   #idleSince: number
 
@@ -49,14 +44,14 @@ export class Loop {
     this.#network = network
     this.#limits = { ...LIMITS, ...options.limits }
     this.#observer = observer
-    this.#queue = new Queue(network, clock, this.#limits)
+    this.queue = new Queue(network, clock, this.#limits)
     this.#cache = new ImageCache(network, { log, limits: this.#limits, checks, observer })
     this.#parts = {
       network,
       log,
       clock,
       time: new LogTime(),
-      queue: this.#queue,
+      queue: this.queue,
       cache: this.#cache,
       checks,
       losesNothing,
@@ -70,7 +65,7 @@ export class Loop {
     command: Command | null,
     deadline = this.#parts.clock.now() + this.#limits.deadlineMs,
   ): Promise<Outcome> {
-    const outcome = this.#queue.add(command, deadline)
+    const outcome = this.queue.add(command, deadline)
     this.#running ??= this.#run()
     return outcome
   }
@@ -81,15 +76,6 @@ export class Loop {
     if (!outcome.ok) throw new Unavailable(outcome.refusal)
     const { image } = this.#cache
     return image?.network ? image : null
-  }
-
-  /** Answers those whose deadline has passed; called every now and then. */
-  sweep(): void {
-    this.#queue.sweep()
-  }
-
-  get queued(): number {
-    return this.#queue.size
   }
 
   get records(): number {
@@ -110,15 +96,15 @@ export class Loop {
     let failures = 0
     // What comes at once goes in one batch.
     await null
-    while (this.#queue.size > 0) {
-      const taken = this.#queue.take()
+    while (this.queue.size > 0) {
+      const taken = this.queue.take()
       const ending = await attemptBatch(this.#parts, this.#before, taken)
       this.#end(ending, taken)
       if (ending.kind === 'settled') failures = 0
       if (!('error' in ending)) continue
-      this.#queue.failure = ending.error
-      this.#queue.sweep()
-      if (this.#queue.size === 0) break
+      this.queue.failure = ending.error
+      this.queue.sweep()
+      if (this.queue.size === 0) break
       await this.#parts.clock.pause(Math.min(PAUSE_MS * 2 ** failures, LONGEST_PAUSE_MS))
       failures += 1
     }
@@ -170,7 +156,7 @@ export class Loop {
     this.#observer.failed?.(this.#network, this.#cache.image === null ? 'load' : 'begin', error)
     if (!(error instanceof NeedsRebuild || error instanceof UnknownFormat)) return
     const reason = refusal('NETWORK_RECOVERING', error.message, { network: this.#network }, 5_000)
-    for (const waiting of taken) this.#queue.refuse(waiting, reason)
+    for (const waiting of taken) this.queue.refuse(waiting, reason)
   }
 
   #settle({ image, found, now, sent, locked }: Attempt, decision: Decision): void {
@@ -178,9 +164,9 @@ export class Loop {
     this.#cache.keep(image)
     this.#parts.time.set(now, locked)
     this.#before = { pending: null, lost: null, hasCommitted: true, heldFor }
-    this.#queue.failure = null
+    this.queue.failure = null
     for (const one of found === null ? [decision] : [found, decision]) {
-      for (const { waiting, outcome } of one.decided) this.#queue.answer(waiting, outcome)
+      for (const { waiting, outcome } of one.decided) this.queue.answer(waiting, outcome)
       if (this.#observer.event !== undefined)
         for (const { event } of one.write.events) this.#observer.event(this.#network, event)
     }
@@ -204,13 +190,13 @@ export class Loop {
   /** What a constraint refused is decided anew on a fresh image, one command at a time; and then refused. */
   #goOneByOne(batch: readonly Waiting[], error: unknown): void {
     const [only] = batch
-    if (!this.#queue.isOneByOne || batch.length > 1 || !only?.command) {
-      this.#queue.goOneByOne(batch.length)
+    if (this.queue.oneByOne === 0 || batch.length > 1 || !only?.command) {
+      this.queue.oneByOne = Math.max(this.queue.oneByOne, batch.length)
       return
     }
     this.#observer.defect?.(this.#network, only.command, error)
     const why =
       'the database refuses what the ledger allows, and nothing was done: ask an operator to run ipledger verify'
-    this.#queue.refuse(only, refusal('ILLEGAL_STATE', why, { network: this.#network }))
+    this.queue.refuse(only, refusal('ILLEGAL_STATE', why, { network: this.#network }))
   }
 }

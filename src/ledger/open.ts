@@ -8,16 +8,13 @@ import { Clock } from './clock.ts'
 import type { Ledger, Outcome, SubmitOptions } from './ledger.ts'
 import type { Log } from './log.ts'
 import { Loop } from './loop.ts'
-import type { LoopLimits, LoopOptions, Observer } from './loop-options.ts'
+import type { LoopOptions, Observer } from './loop-options.ts'
 import { createPgLog } from './pg-log.ts'
 
-export type LedgerOptions = Pick<LoopOptions, 'checks' | 'without'> & {
+export type LedgerOptions = Omit<LoopOptions, 'log' | 'clock' | 'observer'> & {
   readonly url: string
-  readonly limits?: Partial<LoopLimits> | undefined
   /** Connections that networks share; a network uses one at a time. */
   readonly connections?: number
-  /** Declared by the deployment: a failover loses nothing that was acknowledged. */
-  readonly losesNothing?: boolean
   readonly observer?: Observer & { clockStep?(byMs: number): void }
   readonly traceId?: () => string | null
   /** Tests have others. */
@@ -61,18 +58,18 @@ class PgLedger implements OpenLedger {
   #isComparing = false
 
   constructor(options: LedgerOptions) {
-    const { url, connections = CONNECTIONS, clock = new Clock(), idleMs = IDLE_MS } = options
-    const { observer = {}, limits, losesNothing, checks, without, traceId = () => null } = options
+    const { url, connections = CONNECTIONS, clock = new Clock(), idleMs = IDLE_MS, ...more } = options
+    const { observer = {}, traceId = () => null, ...ofLoops } = more
     this.#pool = createLedgerPool(url, connections)
     this.log = createPgLog(this.#pool)
     this.#clock = clock
-    this.#loopOptions = { log: this.log, clock, observer, limits, losesNothing, checks, without }
+    this.#loopOptions = { ...ofLoops, log: this.log, clock, observer }
     this.#traceId = traceId
     // Held at once, also where nobody asks now: another process may serve the network meanwhile.
-    clock.onStep((byMs) => {
+    clock.onStep = (byMs) => {
       observer.clockStep?.(byMs)
       for (const loop of this.#loops.values()) if (loop.records > 0) loop.image().catch(() => {})
-    })
+    }
     this.#timers = [
       setInterval(() => this.#sweep(idleMs), SWEEP_MS),
       setInterval(() => void this.compareClocks(), CLOCK_MS),
@@ -98,7 +95,7 @@ class PgLedger implements OpenLedger {
   }
 
   stats() {
-    return [...this.#loops].map(([network, { queued, records }]) => ({ network, queued, records }))
+    return [...this.#loops].map(([network, { queue, records }]) => ({ network, queued: queue.size, records }))
   }
 
   async close(): Promise<void> {
@@ -128,7 +125,7 @@ class PgLedger implements OpenLedger {
 
   #sweep(idleMs: number): void {
     for (const [network, loop] of this.#loops) {
-      loop.sweep()
+      loop.queue.sweep()
       if (loop.isIdle(idleMs)) this.#loops.delete(network)
     }
   }

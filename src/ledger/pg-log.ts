@@ -21,7 +21,7 @@ import {
   sever,
 } from '../postgres/pipeline.ts'
 import { afterRunning } from '../time-limit.ts'
-import { eventOf, recordOfText } from './event-text.ts'
+import { eventOf, NO_DIGEST, recordOfText } from './event-text.ts'
 import {
   type CatchUp,
   type Caught,
@@ -245,8 +245,6 @@ async function commit(client: pg.PoolClient, statements: readonly Statement[]): 
 function tailStatement(network: string, after: number): Statement {
   return { name: 'tail', text: TAIL, values: [network, after, PAGE] }
 }
-
-const NO_DIGEST = '0'.repeat(64)
 
 function digestAt({ rows }: Answered, seq: number): string | null {
   return rows[0]?.seq === seq ? (rows[0].digest as string) : null

@@ -43,7 +43,8 @@ export class Queue {
   size = 0
   /** No deadline is before this. */
   #earliest = Number.POSITIVE_INFINITY
-  #oneByOne = 0
+  /** A constraint refused a batch: so many that are answered next go one by one, so that none keeps the others. */
+  oneByOne = 0
   /** Why the last attempt failed; null: a batch was committed since. */
   failure: unknown = null
 
@@ -51,10 +52,6 @@ export class Queue {
     this.#network = network
     this.#clock = clock
     this.#limits = limits
-  }
-
-  get isOneByOne(): boolean {
-    return this.#oneByOne > 0
   }
 
   add(command: Command | null, deadline: number): Promise<Outcome> {
@@ -90,16 +87,11 @@ export class Queue {
       const waiting = this.#waiting[this.#next]!
       if (this.isOver(waiting, now)) continue
       weight += waiting.weight
-      const isFull = weight > this.#limits.batch || this.#oneByOne > 0
+      const isFull = weight > this.#limits.batch || this.oneByOne > 0
       if (isFull && batch.length + more.length > 0) break
       more.push(waiting)
     }
     return more
-  }
-
-  /** A constraint refused a batch of so many: the next that are answered go one by one, so that none keeps the others. */
-  goOneByOne(count: number): void {
-    this.#oneByOne = Math.max(this.#oneByOne, count)
   }
 
   answer(waiting: Waiting, outcome: Outcome): void {
@@ -107,7 +99,7 @@ export class Queue {
     waiting.isAnswered = true
     this.size -= 1
     this.#bytes -= waiting.bytes
-    if (this.#oneByOne > 0) this.#oneByOne -= 1
+    if (this.oneByOne > 0) this.oneByOne -= 1
     waiting.resolve(outcome)
   }
 
@@ -121,7 +113,7 @@ export class Queue {
     return waiting.isAnswered
   }
 
-  /** Answers those whose deadline has passed. It looks at all of them only if that of one may have. */
+  /** Answers those whose deadline has passed; called every now and then. It looks at all of them only if that of one may have. */
   sweep(): void {
     const now = this.#clock.now()
     if (now < this.#earliest) return

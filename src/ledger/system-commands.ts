@@ -22,7 +22,7 @@ const LEDGER = { name: 'ledger', node: null }
 const ENVELOPE = { actor: LEDGER, requestId: null, fingerprint: null, traceId: null } as const
 
 export function systemCommands(image: Image, found: Found, checks: LoopChecks): readonly Command[] {
-  const { network } = image
+  const { network, name } = image
   if (network === null) return []
   const commands: Command[] = []
   // Another process that found out first has begun the era already.
@@ -35,14 +35,7 @@ export function systemCommands(image: Image, found: Found, checks: LoopChecks): 
   const until = network.holds.CLOCK?.details.until
   if (until !== undefined && found.now >= until && commands.length === 0) {
     const why = 'the clock has advanced by the step once more'
-    commands.push({
-      ...ENVELOPE,
-      type: 'resumeHold',
-      network: image.name,
-      cause: 'CLOCK',
-      hold: 'CLOCK',
-      why,
-    })
+    commands.push({ ...ENVELOPE, type: 'resumeHold', network: name, cause: 'CLOCK', hold: 'CLOCK', why })
   }
   return commands
 }

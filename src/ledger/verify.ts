@@ -15,6 +15,7 @@
 import type pg from 'pg'
 import { LEGAL_CHANGES } from '../core/lifecycle.ts'
 import { KEYS } from '../gen/tables.ts'
+import { NO_DIGEST } from './event-text.ts'
 import { FOLDS, type FoldedTable, LEASE_OF_ADDRESS, SOURCES_OF_LOG } from './fold.ts'
 import { lastEvent } from './sql/head.ts'
 
@@ -68,7 +69,6 @@ export type Verified = {
 }
 
 const MOST_FINDINGS = 100
-const NO_DIGEST = '0'.repeat(64)
 /** The goal for a slice: a slower one halves the rows of the next, a fast one doubles them. */
 const SLICE_MS = 400
 const MOST_ROWS = 200_000

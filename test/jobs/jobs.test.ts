@@ -10,7 +10,7 @@ import { createJudge } from '../../src/jobs/judge.ts'
 import { prune } from '../../src/jobs/prune.ts'
 import { Pull } from '../../src/jobs/pull.ts'
 import { Sample } from '../../src/jobs/sample.ts'
-import { createVerify } from '../../src/jobs/verify.ts'
+import { verify } from '../../src/jobs/verify.ts'
 import type { SourceShown } from '../../src/ledger/read-sources.ts'
 import type { AskedSources } from '../../src/sources/ask.ts'
 import { Intake } from '../../src/sources/intake.ts'
@@ -214,7 +214,6 @@ describe('pull', async () => {
 
 describe('what goes by time', async () => {
   const { at, context } = await begin()
-  const verify = createVerify({ stayMs: 5 * SECOND })
 
   beforeEach(async () => {
     if ((await at.ledger.image(NETWORK)) === null)
@@ -243,11 +242,11 @@ describe('what goes by time', async () => {
   })
 
   test('the log is verified, and what differs is found', async () => {
-    assert.deepEqual(await verify(context), { verified: 1, found: 0 })
-    assert.deepEqual(await verify(context), { verified: 0, found: 0 }, 'it rests')
+    assert.deepEqual(await verify(context, 5 * SECOND), { verified: 1, found: 0 })
+    assert.deepEqual(await verify(context, 5 * SECOND), { verified: 0, found: 0 }, 'it rests')
     await at.pool.query("update ipledger.lease set state = 'ACTIVE'")
     await at.pool.query("update ipledger.verification set finished_at = finished_at - interval '1 hour'")
-    const { found } = await verify(context)
+    const { found } = await verify(context, 5 * SECOND)
     assert.ok(found! > 0)
   })
 

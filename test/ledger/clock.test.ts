@@ -237,7 +237,7 @@ describe('what a process knows of the clock', () => {
   const watched = () => {
     const steps: number[] = []
     const watch = new Clock()
-    watch.onStep((byMs) => steps.push(byMs))
+    watch.onStep = (byMs) => steps.push(byMs)
     return { steps, watch }
   }
 

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { afterAll, beforeAll, describe, test } from 'vitest'
 import { type Command, type PoolChange, requestName } from '../../src/core/command.ts'
 import { attachmentKey } from '../../src/core/owner.ts'
-import { textOf } from '../../src/ledger/event-text.ts'
+import { NO_DIGEST, textOf } from '../../src/ledger/event-text.ts'
 import { buildImage } from '../../src/ledger/load.ts'
 import type { Log, Write } from '../../src/ledger/log.ts'
 import type { Prefetch } from '../../src/ledger/prefetch.ts'
@@ -19,7 +19,6 @@ type Logs = {
   close(): Promise<void>
 }
 
-const NO_DIGEST = '0'.repeat(64)
 const EMPTY: Write = {
   events: [],
   records: [],

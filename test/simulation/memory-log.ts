@@ -18,6 +18,7 @@ import type { AddressRecord } from '../../src/core/event.ts'
 import type { NetworkState, Sighting, SourceState } from '../../src/core/image.ts'
 import { attachmentKey } from '../../src/core/owner.ts'
 import { POLICY } from '../../src/core/policy.ts'
+import { NO_DIGEST } from '../../src/ledger/event-text.ts'
 import {
   type CatchUp,
   type Caught,
@@ -86,7 +87,6 @@ export type Tables = {
 type Lock = { holder: Held | null; readonly waiting: { readonly client: Log; readonly hand: () => void }[] }
 type Held = { readonly client: Log; isOver: boolean }
 
-const NO_DIGEST = '0'.repeat(64)
 const RECENT: ReadonlySet<string> = new Set([
   'lease.released',
   'lease.reaped',

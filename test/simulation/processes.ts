@@ -90,7 +90,7 @@ export class Processes {
       })
     })
     this.#world.afterwards(() => {
-      if (!isAnswered) this.#world.at(DEADLINE_MS + 1, () => process.loop.sweep())
+      if (!isAnswered) this.#world.at(DEADLINE_MS + 1, () => process.loop.queue.sweep())
     })
   }
 

@@ -39,6 +39,10 @@ const SOURCES = `
   union all
   select 'ipledger.series.left_out', array['sources'], greatest(0, count(*) - $1) from ipledger.source s where s.state <> 'RETIRED'`
 
+const ADDRESSES = ['free', 'cooling', 'reserved', 'active', 'quarantined', 'excluded'].map(
+  (state) => `('ipledger.pool.addresses', array[p.network_id, p.name, '${state}'], s.${state})`,
+)
+
 const POOLS = `
   with p as materialized (select * from ipledger.pool order by network_id, pool_id limit $1)
   select g.metric, g.labels, g.value::float8 as value
@@ -49,12 +53,7 @@ const POOLS = `
        order by s.at desc limit 1) s on true
    cross join lateral (values
      ('ipledger.pool.draining', array[p.network_id, p.name], (p.settings ->> 'draining')::boolean::int::numeric),
-     ('ipledger.pool.addresses', array[p.network_id, p.name, 'free'], s.free),
-     ('ipledger.pool.addresses', array[p.network_id, p.name, 'cooling'], s.cooling),
-     ('ipledger.pool.addresses', array[p.network_id, p.name, 'reserved'], s.reserved),
-     ('ipledger.pool.addresses', array[p.network_id, p.name, 'active'], s.active),
-     ('ipledger.pool.addresses', array[p.network_id, p.name, 'quarantined'], s.quarantined),
-     ('ipledger.pool.addresses', array[p.network_id, p.name, 'excluded'], s.excluded)) as g (metric, labels, value)
+${ADDRESSES.join(', ')}) as g (metric, labels, value)
    where g.value is not null
   union all
   select 'ipledger.series.left_out', array['pools'], greatest(0, count(*) - $1) from ipledger.pool`
