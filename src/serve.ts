@@ -7,7 +7,7 @@ import { checkPort, startPages } from './api/http/pages.ts'
 import { ApiServer } from './api/http/server.ts'
 import { isLoopback, loopbackTokens, openTokens, type Tokens } from './api/tokens.ts'
 import { type Config, StartRefused } from './config.ts'
-import { startWorker } from './jobs/worker.ts'
+import { Worker } from './jobs/worker.ts'
 import { Unavailable } from './ledger/ledger.ts'
 import { type LedgerOptions, type OpenLedger, openLedger } from './ledger/open.ts'
 import { Reads } from './ledger/reads.ts'
@@ -162,7 +162,7 @@ async function openParts(
       database: connect('ipledger jobs', JOB_CONNECTIONS),
     }
     const asked = createAskedSources(secrets)
-    return open.adopt(await startWorker({ ...pools, ledger, intake, asked, log }), (one) => one.stop())
+    return open.adopt(await new Worker().start({ ...pools, ledger, intake, asked, log }), (one) => one.stop())
   }
   return { metrics, database, ledger, intake, secrets, connect, startJobs }
 }

@@ -17,13 +17,6 @@ import { type Logger, onJob, recordJobs } from '../telemetry.ts'
 import type { Job, JobContext } from './job.ts'
 import { createSchedule, type Schedule } from './schedule.ts'
 
-export type Worker = {
-  /** Resolves once the slices that are being worked on are done. */
-  stop(): Promise<void>
-  /** Null: it runs. Else since when it does not, in milliseconds since 1970. */
-  trouble(): { readonly since: number } | null
-}
-
 type WorkerOptions = Omit<JobContext, 'signal'> & {
   /** Of the role that owns graphile-worker's schema and nothing else: two, and one for each job that runs. */
   readonly jobs: pg.Pool
@@ -38,44 +31,45 @@ const COUNT_EVERY_MS = 10_000
 /** A slice takes a fraction of a second; what is not done by then is done by the next run. */
 const LONGEST_STOP_MS = 8_000
 const CLEAN_UP = 'clean-up'
-/** The pools stay the caller's, to be closed after the worker. @throws when the first start fails */
-export async function startWorker(options: WorkerOptions): Promise<Worker> {
-  const { jobs, schedule = createSchedule(), ...given } = options
-  const { log } = given
-  const stopping = new AbortController()
-  const { signal } = stopping
-  const context: JobContext = { ...given, signal }
-  let trouble: { readonly since: number } | null = null
-  const runner = await startRunner(jobs, context, schedule)
-  const onEnd = (err?: unknown): void => {
-    if (signal.aborted) return
-    trouble = { since: Date.now() }
-    log.error({ err }, 'graphile-worker stopped: this process runs no jobs; start it anew')
-  }
-  const ended = runner.promise.then(() => onEnd(), onEnd)
-  const counting = setInterval(() => void countJobs(jobs, context), COUNT_EVERY_MS)
 
-  return {
-    async stop() {
-      stopping.abort()
-      clearInterval(counting)
-      // It rejects where the runner has ended by itself.
-      const stopped = runner.stop().catch(() => undefined)
-      await Promise.race([Promise.all([stopped, ended]), delay(LONGEST_STOP_MS, undefined, { ref: false })])
-    },
-    trouble: () => trouble,
+export class Worker {
+  readonly #stopping = new AbortController()
+  #runner: Runner | undefined
+  #counting: NodeJS.Timeout | undefined
+  #trouble: { readonly since: number } | null = null
+
+  /** Null: it runs. Else since when it does not, in milliseconds since 1970. */
+  readonly trouble = () => this.#trouble
+
+  /** The pools stay the caller's, to be closed after the worker. @throws when the first start fails */
+  async start({ jobs, schedule = createSchedule(), ...given }: WorkerOptions): Promise<this> {
+    const context: JobContext = { ...given, signal: this.#stopping.signal }
+    this.#runner = await startRunner(jobs, context, schedule)
+    const onEnd = (err?: unknown): void => {
+      if (context.signal.aborted) return
+      this.#trouble = { since: Date.now() }
+      context.log.error({ err }, 'graphile-worker stopped: this process runs no jobs; start it anew')
+    }
+    this.#runner.promise.then(() => onEnd(), onEnd)
+    this.#counting = setInterval(() => void countJobs(jobs, context), COUNT_EVERY_MS)
+    return this
+  }
+
+  /** Resolves once the slices that are being worked on are done. */
+  async stop(): Promise<void> {
+    this.#stopping.abort()
+    clearInterval(this.#counting)
+    const stopped = Promise.allSettled([this.#runner?.stop(), this.#runner?.promise])
+    await Promise.race([stopped, delay(LONGEST_STOP_MS, undefined, { ref: false })])
   }
 }
 
 async function startRunner(jobs: pg.Pool, context: JobContext, schedule: Schedule): Promise<Runner> {
   const { log } = context
   const runs = Object.entries(schedule)
-  const taskList = {
-    ...Object.fromEntries(
-      runs.map(([name, one]) => [name, () => onJob(name, () => runJob(context, name, one.run))]),
-    ),
-    [CLEAN_UP]: async () => void (await jobs.query(DELETE_FAILED)),
-  }
+  const tasks = runs.map(([name, one]) => [name, () => onJob(name, () => runJob(context, name, one.run))])
+  const cleanUp = async () => void (await jobs.query(DELETE_FAILED))
+  const taskList = { ...Object.fromEntries(tasks), [CLEAN_UP]: cleanUp }
   const slots = runs.map(([name, { everyMinutes }]) => `*/${everyMinutes} * * * * ${name} ?max=1`)
   const runner = await run({
     pgPool: ignoreCompletionErrors(jobs, log),

@@ -4,7 +4,7 @@ import { pino } from 'pino'
 import { afterAll, test } from 'vitest'
 import type { Done, JobContext } from '../../src/jobs/job.ts'
 import { createSchedule } from '../../src/jobs/schedule.ts'
-import { startWorker } from '../../src/jobs/worker.ts'
+import { Worker } from '../../src/jobs/worker.ts'
 import { createPool } from '../../src/postgres/connect.ts'
 import { createAskedSources } from '../../src/sources/ask.ts'
 import { Intake } from '../../src/sources/intake.ts'
@@ -48,7 +48,7 @@ test('every job is run after the start, and stops when it is told to', async () 
   await at.play(network, pool('10.0.0.0/24', { isDefault: true }))
   const begun = new Set<string>()
   const ended: string[] = []
-  const worker = await startWorker(
+  const worker = await new Worker().start(
     options(async (job, work) => {
       begun.add(job)
       const done = await work()
@@ -66,7 +66,7 @@ test('every job is run after the start, and stops when it is told to', async () 
 
 test('connections that are lost while jobs end do not end the process', async () => {
   let runs = 0
-  const worker = await startWorker(
+  const worker = await new Worker().start(
     options(async (_job, work) => {
       runs += 1
       await cut()
@@ -83,7 +83,7 @@ test('connections that are lost while jobs end do not end the process', async ()
 
 test('jobs go on when the database is back', async () => {
   const run: string[] = []
-  const worker = await startWorker(
+  const worker = await new Worker().start(
     options((job, work) => {
       run.push(job)
       return work()
