@@ -18,6 +18,7 @@ import { KEYS } from '../gen/tables.ts'
 import { NO_DIGEST } from './event-text.ts'
 import { FOLDS, type FoldedTable, LEASE_OF_ADDRESS, SOURCES_OF_LOG } from './fold.ts'
 import { lastEvent } from './sql/head.ts'
+import type { RowOf } from './tables.ts'
 
 type FindingCode =
   | 'EVENT_MISSING'
@@ -194,20 +195,17 @@ const SAVE = `
 
 type Part = 'log' | 'lease' | 'shape' | 'source'
 /** `size`: the rows of the next slice. */
-type Place = { readonly seq: number; readonly part: Part; readonly after: string; readonly size: number }
+type Cursor = { readonly seq: number; readonly part: Part; readonly after: string; readonly size: number }
 type Slice = {
   readonly rows: number
   readonly last: string | null
   readonly findings: readonly Finding[] | null
 }
 type Kept = Finding & { readonly foundAt: number; readonly seenAt: number }
-type Stored = {
+/** Null: nothing is verified yet. */
+type Stored = Pick<RowOf<'verification'>, 'digest' | 'part' | 'started_at' | 'finished_at'> & {
   now: number
   verified_seq: number | null
-  digest: string | null
-  part: string | null
-  started_at: number
-  finished_at: number | null
   findings: readonly Kept[] | null
 }
 
@@ -237,41 +235,41 @@ export async function verifyNetwork(
     for (const finding of findings ?? []) found.set(keyOf(finding), finding)
   }
 
-  let place: Place | null = placeAt('log', from ?? 0)
+  let cursor: Cursor | null = cursorAt('log', from ?? 0)
   if (before.verified_seq !== null && before.digest !== null) {
     const missing = await compareAnchor(client, network, { seq: before.verified_seq, digest: before.digest })
     note(missing)
-    if (isResumed && missing.length === 0) place = placeOf(before.verified_seq, before.part)
+    if (isResumed && missing.length === 0) cursor = cursorOf(before.verified_seq, before.part)
   }
   if (against !== undefined) note(await compareAnchor(client, network, against))
 
-  const fromSeq = place.seq
-  let { seq } = place
+  const fromSeq = cursor.seq
+  let { seq } = cursor
   const end = performance.now() + budgetMs
   await client.query(LONGER)
   try {
     // One slice at least, so that the shortest budget comes to an end.
     do {
       const begun = performance.now()
-      const slice = await readSlice(client, network, place)
-      place = placeAfter(place, slice, performance.now() - begun)
-      seq = place?.seq ?? seq
+      const slice = await readSlice(client, network, cursor)
+      cursor = cursorAfter(cursor, slice, performance.now() - begun)
+      seq = cursor?.seq ?? seq
       note(slice.findings)
       if (!from) {
-        const part = place === null || place.part === 'log' ? null : `${place.part} ${place.after}`
-        const kept = keep(before, found, place === null ? startedAt : 0)
-        await client.query(SAVE, [network, seq, part, startedAt, place === null, JSON.stringify(kept)])
+        const part = cursor === null || cursor.part === 'log' ? null : `${cursor.part} ${cursor.after}`
+        const kept = keep(before, found, cursor === null ? startedAt : 0)
+        await client.query(SAVE, [network, seq, part, startedAt, cursor === null, JSON.stringify(kept)])
       }
-      const { part, after } = place ?? { part: 'end', after: '' }
+      const { part, after } = cursor ?? { part: 'end', after: '' }
       const done = part === 'log' ? String(seq) : after
       onProgress?.({ part, done, head: (await readHead(client, network, seq)).head })
-    } while (place !== null && performance.now() < end)
+    } while (cursor !== null && performance.now() < end)
   } finally {
     await client.query(AS_BEFORE)
   }
   const { head, digest } = await readHead(client, network, seq)
   return {
-    complete: place === null,
+    complete: cursor === null,
     fromSeq,
     verifiedSeq: seq,
     head,
@@ -281,24 +279,21 @@ export async function verifyNetwork(
   }
 }
 
-function placeAt(part: Part, seq: number, after = PARTS[part].begin): Place {
+function cursorAt(part: Part, seq: number, after = PARTS[part].begin): Cursor {
   return { seq, part, after, size: PARTS[part].size }
 }
 
-function placeAfter({ seq, part, size }: Place, { rows, last }: Slice, took: number): Place | null {
+function cursorAfter({ seq, part, size }: Cursor, { rows, last }: Slice, took: number): Cursor | null {
   const { next } = PARTS[part]
-  if (last === null) return next === null ? null : placeAt(next, seq)
+  if (last === null) return next === null ? null : cursorAt(next, seq)
   const isFull = rows >= size
   if (took > SLICE_MS) size = Math.max(1, size >> 1)
   else if (took < SLICE_MS / 2 && isFull) size = Math.min(MOST_ROWS, size * 2)
   return { seq: part === 'log' ? Number(last) : seq, part, after: last, size }
 }
 
-async function readSlice(
-  client: pg.Client,
-  network: string,
-  { seq, part, after, size }: Place,
-): Promise<Slice> {
+async function readSlice(client: pg.Client, network: string, cursor: Cursor): Promise<Slice> {
+  const { seq, part, after, size } = cursor
   const read = async <R extends object>(text: string, ...values: readonly unknown[]) =>
     (await client.query<R>(text, [network, ...values])).rows
   switch (part) {
@@ -322,13 +317,8 @@ async function readSlice(
   }
 }
 
-async function compareAnchor(
-  client: pg.Client,
-  network: string,
-  anchor: Anchor,
-): Promise<readonly Finding[]> {
-  const { head, digest } = await readHead(client, network, anchor.seq)
-  const { seq, digest: expected } = anchor
+async function compareAnchor(client: pg.Client, network: string, { seq, digest: expected }: Anchor) {
+  const { head, digest } = await readHead(client, network, seq)
   if (seq === 0 || digest === expected.toLowerCase()) return []
   const [what, message]: [FindingCode, string] =
     seq > head
@@ -344,11 +334,7 @@ async function readHead(client: pg.Client, network: string, seq: number) {
 }
 
 /** Earlier findings stay until a whole run no longer has them: `since` its begin, else 0. */
-function keep(
-  { now, findings }: Stored,
-  found: ReadonlyMap<string, Finding>,
-  since: number,
-): readonly Kept[] {
+function keep({ now, findings }: Stored, found: ReadonlyMap<string, Finding>, since: number) {
   const kept = new Map((findings ?? []).map((finding) => [keyOf(finding), finding]))
   for (const [key, finding] of found)
     kept.set(key, { ...finding, foundAt: kept.get(key)?.foundAt ?? now, seenAt: now })
@@ -359,8 +345,8 @@ function keyOf({ what, seq, address, message }: Finding): string {
   return `${what} ${seq ?? ''} ${address ?? message}`
 }
 
-function placeOf(seq: number, stored: string | null): Place {
-  if (stored === null) return placeAt('log', seq)
+function cursorOf(seq: number, stored: string | null): Cursor {
+  if (stored === null) return cursorAt('log', seq)
   const space = stored.indexOf(' ')
-  return placeAt(stored.slice(0, space) as Part, seq, stored.slice(space + 1))
+  return cursorAt(stored.slice(0, space) as Part, seq, stored.slice(space + 1))
 }
