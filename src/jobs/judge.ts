@@ -15,6 +15,7 @@ import { type Judgement, judge as judgeOne, judgeProof, type Question } from '..
 import { POLICY } from '../core/policy.ts'
 import type { RuleName } from '../core/rules.ts'
 import { scanInSlices } from '../in-slices.ts'
+import type { Outcome } from '../ledger/ledger.ts'
 import { readFreshness, readLookUps } from '../ledger/read-sources.ts'
 import { lastEvent } from '../ledger/sql/head.ts'
 import { ANSWERED, KEEP_ANSWERS } from '../ledger/sql/look-ups.ts'
@@ -139,8 +140,9 @@ async function judgeSome(
 ): Promise<void> {
   const { database, network, ledger, without } = run
   const query = (text: string, values: readonly unknown[]) => ask<Row>(database, text, values)
-  const ids = [...new Set(suspects.flatMap(({ witnesses }) => witnesses))]
-  const freshness = await readFreshness(query, network, ids)
+  const ids = new Set<string>()
+  for (const { witnesses } of suspects) for (const id of witnesses) ids.add(id)
+  const freshness = await readFreshness(query, network, [...ids])
   const judgeAll = async (some: readonly Suspect[]): Promise<readonly Judged[]> => {
     const addresses = some.map(({ record }) => record.address)
     const lookUps = await readLookUps(query, network, addresses)
@@ -170,12 +172,12 @@ async function judgeSome(
 /** The ledger judges again, in full, on what it reads under the lock. */
 async function reap({ ledger, network, done }: Run, judged: readonly Judged[]): Promise<void> {
   const command = { ...commandOf(network, 'judge', 'PROVEN_ABSENT'), type: 'reapProven' } as const
-  const outcomes = await Promise.all(
-    judged
-      .filter(({ verdict }) => verdict === 'reap')
-      .map(({ record: { token, seq: version } }) => ledger.submit({ ...command, token, version })),
-  )
-  done.reaped += outcomes.filter((one) => one.ok && one.answer.leases.length > 0).length
+  const reaping: Promise<Outcome>[] = []
+  for (const { verdict, record } of judged)
+    if (verdict === 'reap')
+      reaping.push(ledger.submit({ ...command, token: record.token, version: record.seq }))
+  for (const outcome of await Promise.all(reaping))
+    if (outcome.ok && outcome.answer.leases.length > 0) done.reaped += 1
 }
 
 // Questions.
@@ -208,7 +210,7 @@ function retryMs(attempts: number): number {
   return Math.min(POLICY.lookUpRetryMs * 2 ** (attempts - 1), POLICY.longestLookUpRetryMs)
 }
 
-/** Asks, and keeps the answers. Addresses about which something was answered now. */
+/** Asks, and stores the answers. Addresses about which a source answered now. */
 async function askAll(
   run: Run,
   image: Image,
@@ -216,13 +218,19 @@ async function askAll(
   head: number,
 ): Promise<ReadonlySet<string>> {
   const limited = limitTo(ASKED_AT_ONCE)
-  const asked = await Promise.all(questions.map((one) => limited(() => askOne(run, image, one, head))))
-  const answers = asked.filter((answer) => answer !== null)
-  for (const { answer, address } of answers) if (answer === 'wanted') run.awaited.add(address)
-  const rows = answers.map(({ owner, ...answer }) => ({ ...owner, ...answer }))
+  const rows: object[] = []
+  const answered = new Set<string>()
+  const answers = await Promise.all(questions.map((one) => limited(() => askOne(run, image, one, head))))
+  for (const one of answers) {
+    if (one === null) continue
+    const { owner, ...answer } = one
+    rows.push({ ...owner, ...answer })
+    if (one.answer === 'wanted') run.awaited.add(one.address)
+    else answered.add(one.address)
+  }
   await ask(run.database, KEEP_ANSWERS, [run.network, JSON.stringify(rows)])
-  run.done.asked += answers.length
-  return new Set(answers.flatMap(({ answer, address }) => (answer === 'wanted' ? [] : address)))
+  run.done.asked += rows.length
+  return answered
 }
 
 /** Null: not now. */

@@ -1,7 +1,5 @@
 /** What waits for a person in a network now, as the core judges it. A job writes it for SQL and metrics. */
 import {
-  ATTENTION,
-  ATTENTION_CODES,
   type Attention,
   attentionToLease,
   attentionToListed,
@@ -15,7 +13,7 @@ import { scanInSlices } from '../in-slices.ts'
 import type { Ask } from './pages.ts'
 import { readFreshness } from './read-sources.ts'
 import { FAILED_LOOK_UPS } from './sql/look-ups.ts'
-import { lookUpOf } from './tables.ts'
+import { ATTENTION_ROWS, lookUpOf } from './tables.ts'
 
 const DIFFERENCES = `
   select d.message, d."foundAt" from ipledger.verification v
@@ -51,12 +49,7 @@ export async function* attentionToLeases(image: Image, signal?: AbortSignal): As
     yield items.flat()
 }
 
-const WRITE = `
-  insert into ipledger.attention as a select * from json_populate_recordset(null::ipledger.attention, $1)
-  on conflict (network_id, code, source_id) do update
-    set count = excluded.count, since = excluded.since, address = excluded.address, lease_id = excluded.lease_id, what = excluded.what,
-        true_at = excluded.true_at`
-const FORGET = 'delete from ipledger.attention where network_id = $1 and true_at < $2'
+const FORGET = `delete from ipledger.attention where network_id = $1 and true_at < to_timestamp($2::float8 / 1000)`
 
 export async function writeAttention(
   ask: Ask,
@@ -64,20 +57,7 @@ export async function writeAttention(
   items: readonly Attention[],
   now: number,
 ): Promise<void> {
-  const trueAt = new Date(now).toISOString()
-  const rows = items.map(({ code, source, count, since, address, leaseId, text }) => ({
-    network_id: network,
-    code,
-    source_id: source,
-    rank: ATTENTION_CODES.indexOf(code) + 1,
-    severity: ATTENTION[code][0],
-    count,
-    since: new Date(since).toISOString(),
-    address: address || null,
-    lease_id: leaseId || null,
-    what: text,
-    true_at: trueAt,
-  }))
-  await ask(WRITE, [JSON.stringify(rows)])
-  await ask(FORGET, [network, trueAt])
+  const rows = items.map((item) => ({ ...item, now }))
+  for (const { text, values } of ATTENTION_ROWS.write(network, rows)) await ask(text, values)
+  await ask(FORGET, [network, now])
 }

@@ -3,7 +3,8 @@
  * readers see the old tables until it commits. Reports of sources, look-ups, requests and samples stay: they do not follow
  * from events. It does not check the log; `verify` does.
  */
-import pg from 'pg'
+import type pg from 'pg'
+import { TABLES } from '../gen/tables.ts'
 import { FOLDS, type FoldedTable, SOURCES_OF_LOG } from './fold.ts'
 import { lastEvent } from './sql/head.ts'
 
@@ -44,7 +45,14 @@ export async function rebuildNetwork(
     const written: Partial<Record<FoldedTable, number>> = {}
     for (const table of Object.keys(FOLDS) as FoldedTable[]) {
       onTable(table)
-      written[table] = await rewrite(client, network, table, ids)
+      await client.query(`delete from ipledger.${table} where network_id = $1`, [network])
+      const fold = FOLDS[table]
+      const columns = Object.keys(TABLES[table]).join(', ')
+      const { rowCount } = await client.query(
+        `insert into ipledger.${table} (${columns}) select ${columns} from (${fold}) f`,
+        fold.includes('$2') ? [network, ids] : [network],
+      )
+      written[table] = rowCount ?? 0
     }
     const { rows } = await client.query<{ head: number }>(HEAD, [network])
     await client.query('commit')
@@ -53,21 +61,4 @@ export async function rebuildNetwork(
     await client.query('rollback').catch(() => {})
     throw error
   }
-}
-
-async function rewrite(
-  client: pg.Client,
-  network: string,
-  table: FoldedTable,
-  ids: readonly string[],
-): Promise<number> {
-  const fold = FOLDS[table]
-  const values = fold.includes('$2') ? [network, ids] : [network]
-  const { fields } = await client.query(`select f.* from (${fold}) f limit 0`, values)
-  await client.query(`delete from ipledger.${table} where network_id = $1`, [network])
-  const { rowCount } = await client.query(
-    `insert into ipledger.${table} (${fields.map(({ name }) => pg.escapeIdentifier(name)).join(', ')}) ${fold}`,
-    values,
-  )
-  return rowCount ?? 0
 }

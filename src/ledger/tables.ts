@@ -7,6 +7,7 @@
  * an event: no text of ours has control characters. (An array a column costs the server 3 µs a column and statement; one row as a
  * text costs 30 µs more than as parameters.)
  */
+import { ATTENTION, ATTENTION_CODES, type Attention } from '../core/attention.ts'
 import type { Freshness, LookUp } from '../core/command.ts'
 import type { AddressRecord } from '../core/event.ts'
 import type { NetworkState, Sighting, SourceState } from '../core/image.ts'
@@ -207,6 +208,20 @@ export function sightingOf(row: Row): Sighting {
 }
 
 const REQUEST = table('request', (request: RequestRow) => request)
+
+export const ATTENTION_ROWS = table(
+  'attention',
+  ({ now, ...item }: Attention & { readonly now: number }) => ({
+    ...item,
+    sourceId: item.source,
+    rank: ATTENTION_CODES.indexOf(item.code) + 1,
+    severity: ATTENTION[item.code][0],
+    address: item.address || null,
+    leaseId: item.leaseId || null,
+    what: item.text,
+    trueAt: now,
+  }),
+)
 
 const readLookUp = reader('lookup')
 
