@@ -117,7 +117,7 @@ async function imageOf({ ledger, network }: Run): Promise<Image | null> {
   return image === null || barsOf(image, ledger.now(), 'REAP_ABSENT').length > 0 ? null : image
 }
 
-/** Null: the image alone says that it stays. More is read for the others only. */
+/** Null: by the image alone it is kept. More is read for the others only. */
 export function suspectOf(
   now: number,
   image: Image,

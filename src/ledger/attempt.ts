@@ -13,7 +13,7 @@ import type { Log, Transaction, Write } from './log.ts'
 import type { LoopChecks } from './loop-options.ts'
 import { isEmpty, isKnown, prefetchOf } from './prefetch.ts'
 import type { Queue, Waiting } from './queue.ts'
-import { type Lost, systemCommands } from './system-commands.ts'
+import { type SetBack, systemCommands } from './system-commands.ts'
 import { writeOf } from './write.ts'
 
 /** What an attempt works with. */
@@ -33,7 +33,7 @@ export type Parts = {
 export type Before = {
   /** A batch whose commit may have taken effect. */
   readonly pending: Decision | null
-  readonly lost: Lost | null
+  readonly setBack: SetBack | null
   readonly hasCommitted: boolean
   /** When the last step of the clock was seen that the network is held for. */
   readonly heldFor: number
@@ -173,7 +173,7 @@ function decideBatch(parts: Parts, before: Before, attempt: Attempt): Decision {
     now,
     identity: transaction.caught.identity,
     stepsToHold: heldFor > before.heldFor ? steps : [],
-    lost: before.lost,
+    setBack: before.setBack,
     hasAllCommits: losesNothing && before.hasCommitted,
   }
   let refused: Outcome | null = null

@@ -3,9 +3,9 @@
  * proven young hangs on the latter: set forward, all of it would be over at once. Tests and the simulator have clocks of their
  * own.
  *
- * A reading was made at some moment between sending and receiving, so a busy process sees no step. One that took long, as
- * after a wait for the lock, says little, and what was known before it stays known: the two clocks drift apart by at most
- * `DRIFT`. A step while no process runs is not seen.
+ * A reading was made at some moment between sending and receiving, so a busy process sees no step. A slow reading, as after a
+ * wait for the lock, has wide bounds; narrower ones from before still count, widened by `DRIFT`. A step while no process runs is
+ * not seen.
  */
 import { POLICY } from '../core/policy.ts'
 
@@ -20,7 +20,7 @@ export class Clock {
   #steps: readonly Step[] = []
   onStep: (byMs: number) => void = () => {}
 
-  /** The process's own clock, which is never set: milliseconds. */
+  /** The process's own clock, in milliseconds; it is never set. */
   now(): number {
     return performance.now()
   }
@@ -29,7 +29,7 @@ export class Clock {
     return new Promise((resolve) => setTimeout(resolve, ms))
   }
 
-  /** Takes a reading of the database's clock, in milliseconds since 1970, and answers what the ledger takes it for. */
+  /** Takes a reading of the database's clock, in milliseconds since 1970, and answers it. */
   observe(database: number, sent: number, received: number): number {
     const now = { least: database - received, most: database - sent, at: received }
     const before = this.#ahead

@@ -1,10 +1,10 @@
 /**
- * What the loop needs of the place where the log is kept. PostgreSQL is one (`pg-log.ts`), the simulator's memory another;
+ * What the loop needs of a log. PostgreSQL has one (`pg-log.ts`), the simulator's memory another;
  * one contract suite passes on both.
  *
  * A transaction holds the lock of its network from `begin` to its end, so its tail is the end of the log. What is written is
  * one transaction: events, projections, answers to requests. The log refuses a number that is taken and a second event with
- * the same predecessor, whatever a process believes.
+ * the same predecessor, even if an image is wrong.
  */
 import type { Answer, Freshness, Known } from '../core/command.ts'
 import type { AddressRecord, LedgerEvent } from '../core/event.ts'
@@ -81,7 +81,7 @@ export type RequestRow = {
 export type Committed =
   /** `isWarned`: the commit came with a warning, so no standby has confirmed it; its outcome counts as unknown. */
   | { readonly kind: 'committed'; readonly isWarned: boolean }
-  /** Rolled back, confirmed; vetoed: a constraint refused it. Unknown: nobody knows. */
+  /** Rolled back, confirmed; vetoed: a constraint refused it. Unknown: the answer is lost. */
   | { readonly kind: 'rolledBack' | 'vetoed' | 'unknown'; readonly error: unknown }
 
 export type Transaction = {
@@ -102,7 +102,7 @@ export type Loaded = {
   readonly pools: readonly PoolRow[]
   readonly sources: readonly SourceState[]
   readonly sightings: readonly Sighting[]
-  /** In pages, so that the event loop is not kept. */
+  /** In pages, so that other work has its turn. */
   readonly records: AsyncIterable<readonly AddressRecord[]>
   /** Events of the last hour that closings and the breaker follow from, in order. */
   readonly recent: AsyncIterable<readonly Chained[]>

@@ -5,12 +5,12 @@
  *
  * - *Not begun.* The database is away, and nothing was done. Or the image was far behind, and is read on without the lock. Or
  *   it is not a prefix of the log, so the log is not the one that was written: a new era begins.
- * - *Settled.* Everybody is answered.
+ * - *Settled.* All commands are answered.
  * - *Rolled back.* The database refused it: undone, and tried again until the deadlines.
  * - *Vetoed.* A constraint refused it: undone, the image is loaded afresh, and commands go one by one, so that none wedges the
  *   network.
- * - *Unknown.* Undone. The transaction held the lock that the next one gets, so by then it is over, and the log says by digest
- *   what became of it. Nobody is told that nothing was done once a commit was sent.
+ * - *Unknown.* Undone. The next transaction gets the lock when this one is over; then the digest in the log shows whether it was
+ *   committed. Once a commit was sent, no answer says that nothing was done.
  */
 import type { Command } from '../core/command.ts'
 import type { Outcome } from '../core/decide.ts'
@@ -35,7 +35,7 @@ export class Loop {
   readonly #parts: Parts
   readonly queue: Queue
   readonly #cache: ImageCache
-  #before: Before = { pending: null, lost: null, hasCommitted: false, heldFor: Number.NEGATIVE_INFINITY }
+  #before: Before = { pending: null, setBack: null, hasCommitted: false, heldFor: Number.NEGATIVE_INFINITY }
   #running: Promise<void> | null = null
   #idleSince: number
 
@@ -118,7 +118,7 @@ export class Loop {
   #end(ending: Ending, taken: readonly Waiting[]): void {
     switch (ending.kind) {
       case 'notBegun':
-        if (ending.why === 'anotherLog') this.#lose()
+        if (ending.why === 'anotherLog') this.#onSetBack()
         else if (ending.why === 'away') this.#away(taken, ending.error)
         break
       case 'settled':
@@ -143,12 +143,12 @@ export class Loop {
   }
 
   /** The log is not the one that was written: nothing below the greatest number of it that is known is written again. */
-  #lose(): void {
-    const { pending, lost } = this.#before
+  #onSetBack(): void {
+    const { pending, setBack } = this.#before
     const { head } = this.#cache.image!
-    const above = Math.max(head, pending?.write.events.at(-1)?.event.seq ?? 0, lost?.above ?? 0)
+    const above = Math.max(head, pending?.write.events.at(-1)?.event.seq ?? 0, setBack?.above ?? 0)
     const why = `number ${head} is not in the log as this process knows it`
-    this.#before = { ...this.#before, lost: { above, why } }
+    this.#before = { ...this.#before, setBack: { above, why } }
     this.#cache.image = null
   }
 
@@ -163,7 +163,7 @@ export class Loop {
     const { heldFor, at, decided, write } = decision
     this.#cache.keep(image)
     this.#parts.time.set(now, locked)
-    this.#before = { pending: null, lost: null, hasCommitted: true, heldFor }
+    this.#before = { pending: null, setBack: null, hasCommitted: true, heldFor }
     this.queue.failure = null
     for (const one of found === null ? [decision] : [found, decision]) {
       for (const { waiting, outcome } of one.decided) this.queue.answer(waiting, outcome)

@@ -19,13 +19,13 @@ export type LedgerOptions = Omit<LoopOptions, 'log' | 'clock' | 'observer'> & {
   readonly traceId?: () => string | null
   /** Tests have others. */
   readonly clock?: Clock | undefined
-  /** How long a network that nobody uses stays in memory. */
+  /** How long an unused network stays in memory. */
   readonly idleMs?: number
 }
 
 const CONNECTIONS = 8
 const IDLE_MS = 600_000
-/** How often the database's clock is compared, deadlines are looked at, idle images are dropped. */
+/** How often the database's clock is compared, deadlines are checked, idle images are dropped. */
 const CLOCK_MS = 1_000
 const SWEEP_MS = 50
 /**
@@ -65,7 +65,7 @@ class PgLedger implements OpenLedger {
     this.#clock = clock
     this.#loopOptions = { ...ofLoops, log: this.log, clock, observer }
     this.#traceId = traceId
-    // Held at once, also where nobody asks now: another process may serve the network meanwhile.
+    // Held at once, also without callers here: another process may serve the network.
     clock.onStep = (byMs) => {
       observer.clockStep?.(byMs)
       for (const loop of this.#loops.values()) if (loop.records > 0) loop.image().catch(() => {})

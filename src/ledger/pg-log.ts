@@ -1,6 +1,6 @@
 /**
  * The log in PostgreSQL. A transaction is two round trips on one connection: lock and catch up, write and commit. The lock is
- * on a row that nobody updates; what follows it in the same round trip sees all that was committed before.
+ * on a row that is never updated; statements after it in the same round trip see all that was committed before.
  */
 import type pg from 'pg'
 import { type Freshness, type Known, type LookUp, type Remembered, requestName } from '../core/command.ts'
@@ -51,7 +51,7 @@ import {
 /** Events a page of the tail, and records a page of a load. */
 const PAGE = 2_000
 const RECORDS = 5_000
-/** Whoever has not answered by then is not there: the server's own limit on a transaction has passed. */
+/** After the server's own limit on a transaction: without an answer by then the server is gone. */
 const SILENT_MS = 12_000
 const SILENT_LOAD_MS = 60_000
 /** Far more than the largest network takes. */
@@ -66,8 +66,8 @@ const LIFE = `pg_postmaster_start_time()::text || '/' || (select oid from pg_dat
 const IDENTITY: Statement = { name: 'identity', text: `select ${IDENTITY_SQL} as identity`, values: [] }
 const STATE = `select ${MS('clock_timestamp()')} as clock, ${LIFE} as life,
     coalesce((${lastEvent('$1')}), 0) as head`
-// From the image's head on, whose digest says whether the log is the one it knows. In order, as all that follows here: the
-// order is what makes the plan take the index that has it, also one made while the table was empty.
+// From the image's head on: the digest there shows whether the image was made of this log. All statements here have an order, so
+// that their plans take the index that has it, also plans made while the table was empty.
 const TAIL = `select e.seq, case when e.seq > $2 then ipledger.event_text(e) end as text, encode(e.digest, 'hex') as digest
     from ipledger.event e where e.network_id = $1 and e.seq >= $2 order by e.seq limit $3`
 const EXPECTED = `select e.seq, encode(e.digest, 'hex') as digest from ipledger.event e
@@ -116,7 +116,7 @@ export function createPgLog(pool: pg.Pool): Log {
   }
 }
 
-/** A connection that goes silent, as when a packet is cut, would keep the network for ever. */
+/** A connection that goes silent, as when a packet is cut, would hold the network's lock for ever. */
 async function within<T>(ms: number, client: pg.PoolClient, answer: Promise<T>): Promise<T> {
   const inTime = afterRunning(ms, () => sever(client))
   try {
@@ -377,7 +377,7 @@ async function* recordPages(network: string, rows: Ask): AsyncGenerator<readonly
     const [page] = await next
     isMore = page!.rows === RECORDS
     if (isMore) next = rows(RECORDS_PAGE, page!.last, RECORDS)
-    // Whoever reads may fail before it is looked at.
+    // The reader may fail before it is awaited.
     next.catch(() => {})
     if (page!.page === null) break
     const records = (page!.page as string).split('\u001d').map(recordOfText)

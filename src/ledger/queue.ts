@@ -43,7 +43,7 @@ export class Queue {
   size = 0
   /** No deadline is before this. */
   #earliest = Number.POSITIVE_INFINITY
-  /** A constraint refused a batch: so many that are answered next go one by one, so that none keeps the others. */
+  /** After a veto the next so many commands go one by one, so that the refused one holds up no other. */
   oneByOne = 0
   /** Why the last attempt failed; null: a batch was committed since. */
   failure: unknown = null
@@ -77,7 +77,7 @@ export class Queue {
     return this.more([])
   }
 
-  /** What follows the batch and has a place in it. */
+  /** What follows the batch and fits in it. */
   more(batch: readonly Waiting[]): Waiting[] {
     const now = this.#clock.now()
     const more: Waiting[] = []
@@ -107,13 +107,13 @@ export class Queue {
     this.answer(waiting, { ok: false, refusal: reason })
   }
 
-  /** It is answered, because its deadline has passed if for no other reason. */
+  /** Whether it is answered. After its deadline it is answered here. */
   isOver(waiting: Waiting, now = this.#clock.now()): boolean {
     if (!waiting.isAnswered && waiting.deadline <= now) this.refuse(waiting, this.#tooLate(waiting))
     return waiting.isAnswered
   }
 
-  /** Answers those whose deadline has passed; called every now and then. It looks at all of them only if that of one may have. */
+  /** Answers commands after their deadline; called every now and then. It checks them only once the earliest has passed. */
   sweep(): void {
     const now = this.#clock.now()
     if (now < this.#earliest) return

@@ -71,8 +71,8 @@ const eventIs = expressionBuilder<{ e: RowOf<'event'> }, 'e'>()
 type Filters = readonly Expression<SqlBool>[]
 
 /**
- * A page of the leases that were held as of a number of the log; null: now. A filter that no index answers is looked through, at
- * most `MOST_EXAMINED` rows a statement, until the page is full, nothing is left, or a second has passed: then the page is short,
+ * A page of the leases that were held as of a number of the log; null: now. Without an index for a filter rows are scanned, at
+ * most `MOST_EXAMINED` a statement, until the page is full, nothing is left, or a second has passed: then the page is short,
  * and the next goes on where it stopped (`next`; null after the last one).
  */
 export async function readLeasePage(
@@ -157,7 +157,7 @@ async function addressesOf(db: Db, network: string, name: string | null): Promis
   return rows.length > MOST_EXAMINED ? null : rows.map(({ address }) => address)
 }
 
-/** What rows of `lease` say. Address and node have an index; by the rest a million leases are looked through in 0.2 s. */
+/** What rows of `lease` have. Address and node have an index; for the rest a million leases are scanned in 0.2 s. */
 function filtersOfRow(
   network: string,
   { states, quarantineReasons, node, cidr, pools }: LeaseFilter,
@@ -180,7 +180,7 @@ function filtersOfRow(
   ].filter((one) => one !== false)
 }
 
-/** What only the event says. */
+/** What only the event has. */
 function filtersOfEvent(filter: LeaseFilter): Filters {
   const { quarantineReasons, ownerKind, ownerName, ownerUid, labels } = filter
   return [

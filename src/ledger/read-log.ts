@@ -22,7 +22,7 @@ export type PageOfLog = {
   readonly position: number | null
 }
 
-/** All bounds are meant at once. Numbers are exclusive, times (milliseconds) inclusive. */
+/** All bounds apply together. Numbers are exclusive, times (milliseconds) inclusive. */
 export type Range = {
   readonly afterSeq: number
   readonly beforeSeq: number | null
@@ -66,7 +66,7 @@ async function readBounds(
   return bounds.head === null ? null : (bounds as Bounds)
 }
 
-/** Number of the last event by a time in milliseconds, or before it; null, which is no bound, where none is said. */
+/** Number of the last event by a time in milliseconds, or before it; without a time null, which is no bound. */
 function lastBy(network: string, time: number | null, isExclusive = false): RawBuilder<unknown> {
   if (time === null) return sql`null::bigint`
   const at = sql`to_timestamp(${time}::float8 / 1000)`
@@ -77,7 +77,7 @@ function orderOf({ descending }: PageOfLog): RawBuilder<unknown> {
   return descending ? sql`desc` : sql`asc`
 }
 
-/** A select of the numbers that are looked at, and the last of them if there may be more: the page goes on there. */
+/** Selects of the numbers that are examined, and of the last of them if there may be more: the next page begins there. */
 type Walk = { readonly numbers: RawBuilder<unknown>; readonly end: RawBuilder<unknown> }
 
 /** `select` is about rows `e`. */
@@ -138,7 +138,7 @@ export const POOL_INFO = sql`coalesce(p.name, '') as pool, coalesce(p.settings -
 
 type ShownRow = PoolInfo & { text: string | null; what: string | null; end: number | null }
 
-/** A page of what a walk looks at; `condition` is about event `e`. */
+/** A page of what a walk examines; `condition` is about event `e`. */
 async function readPage(
   db: Db,
   network: string,
@@ -230,7 +230,7 @@ async function walkFor(
 /** The span over which a lease was held: its first event, and its last, which ends it or not; its pool as it is now. */
 export type Holder = { readonly first: LeaseEvent; readonly last: LeaseEvent; readonly pool: string }
 
-/** `holders`: whoever held while the numbers of this page passed, oldest first. */
+/** `holders`: the leases that were held during the numbers of this page, oldest first. */
 export type HistoryPage = LogPage & { readonly holders: readonly Holder[] }
 
 export async function readAddressHistory(

@@ -1,4 +1,4 @@
-/** Sources, how they stand by their reports, what they list, and what they answered. */
+/** Sources, their reports, what they list, and what they answered. */
 import { sql } from 'kysely'
 import { formatValue, type IpAddress, isMalformed, maxPrefix, parseAddress } from '../core/address.ts'
 import type { Freshness, LookUp } from '../core/command.ts'
@@ -26,7 +26,7 @@ type SourceFilter = {
 export type SourceShown = {
   readonly source: SourceState
   readonly freshness: Freshness | null
-  /** Why it was asked in vain the last time; null: it was not. */
+  /** Why its last answer failed; null: it did not. */
   readonly failure: string | null
   readonly failingSince: number | null
   /** Of the network. */

@@ -30,7 +30,7 @@ const VERIFY_MS = 5_000
 /** Beside its budget a verification takes at most one slice more, and its rows. */
 const VERIFY_WITHIN_MS = 4 * VERIFY_MS
 
-/** The database did not answer, or said that it cannot now. Nothing is known to be wrong with the question. */
+/** The database did not answer, or cannot answer now. */
 export class ReadsUnavailable extends Error {
   override readonly name = 'ReadsUnavailable'
 }
@@ -89,7 +89,7 @@ export class Reads {
   }
 }
 
-/** The role's time-out ends a statement after 5 s; a database that went silent says nothing of it, so its connection is given up. */
+/** The role's time-out ends a statement after 5 s. A silent database cannot report that, so its connection is severed. */
 const ANSWER_WITHIN_MS = 7_000
 
 function withTimeout(pool: pg.Pool): PostgresPool {
@@ -163,7 +163,7 @@ async function verify(pool: pg.Pool, network: string): Promise<Verified | null> 
   )
 }
 
-/** @throws ReadsUnavailable where it is the database's fault that there is no answer */
+/** @throws ReadsUnavailable when the database cannot answer */
 export async function asking<T>(question: Promise<T>): Promise<T> {
   try {
     return await question

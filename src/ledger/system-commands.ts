@@ -12,11 +12,11 @@ export type Found = {
   /** Steps of its clock that have not elapsed; none if the network is held for the last of them. */
   readonly stepsToHold: readonly Step[]
   /** The log is not the one that was written: the greatest number that this process knew. */
-  readonly lost: Lost | null
+  readonly setBack: SetBack | null
   /** The deployment declares that a failover loses nothing, and the log has the last commit of this process. */
   readonly hasAllCommits: boolean
 }
-export type Lost = { readonly above: number; readonly why: string }
+export type SetBack = { readonly above: number; readonly why: string }
 
 const LEDGER = { name: 'ledger', node: null }
 const ENVELOPE = { actor: LEDGER, requestId: null, fingerprint: null, traceId: null } as const
@@ -26,8 +26,8 @@ export function systemCommands(image: Image, found: Found, checks: LoopChecks): 
   if (network === null) return []
   const commands: Command[] = []
   // Another process that found out first has begun the era already.
-  if (found.lost !== null && eraOf(found.lost.above) >= network.era)
-    commands.push(beginEra(image, found.lost))
+  if (found.setBack !== null && eraOf(found.setBack.above) >= network.era)
+    commands.push(beginEra(image, found.setBack))
   else if (checks.ANOTHER_DATABASE_IS_ANOTHER_ERA && network.identity !== found.identity)
     commands.push(anotherLife(image, network, found))
   if (checks.CLOCK_STEP_HOLDS && found.stepsToHold.length > 0)
@@ -40,13 +40,13 @@ export function systemCommands(image: Image, found: Found, checks: LoopChecks): 
   return commands
 }
 
-function beginEra({ name }: Image, { above, why }: Lost): Command {
+function beginEra({ name }: Image, { above, why }: SetBack): Command {
   return { ...ENVELOPE, type: 'beginEra', network: name, cause: 'ERA', above, recovering: true, why }
 }
 
 /** The database is another than the one that wrote the log: restored, or failed over. */
 function anotherLife(image: Image, { identity: stored }: NetworkState, found: Found): Command {
-  const { identity, hasAllCommits, lost } = found
+  const { identity, hasAllCommits, setBack } = found
   const isFailover = withoutTimeline(stored) === withoutTimeline(identity)
   if (isFailover && hasAllCommits) {
     const change = { version: null, description: null, labels: null, identity }
@@ -54,7 +54,7 @@ function anotherLife(image: Image, { identity: stored }: NetworkState, found: Fo
   }
   const how = isFailover ? 'a failover, or a recovery to a point in time' : 'a restored copy'
   const why = `the log was written in ${stored}, this is ${identity}: ${how}`
-  return beginEra(image, { above: Math.max(image.head, lost?.above ?? 0), why })
+  return beginEra(image, { above: Math.max(image.head, setBack?.above ?? 0), why })
 }
 
 /** Of several steps all have to elapse: a small one must not end the hold of a great one. */

@@ -44,7 +44,7 @@ export type Finding = {
 export type Anchor = { readonly seq: number; readonly digest: string }
 
 export type VerifyOptions = {
-  /** Begin after this event, which is taken for right; 0: at the first. Without it where the last run stopped, if it was not finished. */
+  /** Begin after this event, which counts as right; 0: at the first. Default: where the last run stopped, if it is unfinished. */
   readonly from?: number
   /** What the log must contain. */
   readonly against?: Anchor
@@ -57,7 +57,7 @@ export type VerifyOptions = {
 type VerifyProgress = { readonly part: string; readonly done: string; readonly head: number }
 
 export type Verified = {
-  /** All of it was looked at. */
+  /** The run reached its end. */
   readonly complete: boolean
   readonly fromSeq: number
   readonly verifiedSeq: number

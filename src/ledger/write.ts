@@ -26,7 +26,7 @@ export function writeOf({ image, events, freshness, remembered, now }: Batch, di
     }
     switch (event.type) {
       case 'attachment.closed':
-        // The log alone says so.
+        // Only the log has it.
         break
       case 'pool.created':
       case 'pool.updated':

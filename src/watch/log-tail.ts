@@ -82,7 +82,7 @@ export class LogTail {
     return tail
   }
 
-  /** By now another tail may have its place. */
+  /** Another tail may have replaced it. */
   #remove(network: string, tail: NetworkTail): void {
     if (this.#tails.get(network) === tail) this.#tails.delete(network)
   }
