@@ -103,7 +103,7 @@ export function createPgLog(pool: pg.Pool): Log {
     begin: (network, catchUp) => begin(pool, network, catchUp),
     tail: (network, after) =>
       onConnection(pool, async (client) => {
-        const { answered } = await run(client, [tailStatement(network, after)])
+        const { answered } = await run(client, [{ name: 'tail', text: TAIL, values: [network, after, PAGE] }])
         return pageOf(answered[0]!, after)
       }),
     load: (network, build) => onConnection(pool, (client) => load(client, network, build), LOAD_WITHIN_MS),
@@ -145,7 +145,7 @@ async function begin(
       ...(creates ? [{ name: 'make_lock', text: MAKE_LOCK, values: [network] }] : []),
       { name: 'lock', text: LOCK, values: [network] },
       { name: 'state', text: STATE, values: [network] },
-      tailStatement(network, after),
+      { name: 'tail', text: TAIL, values: [network, after, PAGE] },
       ...(expectedSeq === null ? [] : [{ name: 'expected', text: EXPECTED, values: [network, expectedSeq] }]),
       ...wanted.statements,
     ])
@@ -161,8 +161,7 @@ async function begin(
       clock: clock as number,
       identity,
       head: head as number,
-      digest: after === 0 ? NO_DIGEST : digestAt(tail!, after),
-      expectedDigest: expected === undefined ? null : digestAt(expected, expectedSeq!),
+      expectedDigest: expected?.rows[0]?.seq === expectedSeq ? (expected!.rows[0]!.digest as string) : null,
       ...pageOf(tail!, after),
       known: wanted.read(identity, found),
     })
@@ -186,10 +185,17 @@ function transactionOn(client: pg.PoolClient, network: string, caught: Caught): 
         throw error
       }
     },
-    commit(write) {
+    async commit(write) {
       const statements = [...writeStatements(network, write), COMMIT]
       isOver = true
-      return commit(client, statements)
+      try {
+        const { answered, warnings } = await run(client, statements)
+        if (answered.at(-1)!.command !== 'COMMIT') throw new Error('the transaction was rolled back')
+        client.release()
+        return { kind: 'committed', isWarned: warnings.length > 0 }
+      } catch (error) {
+        return rolledBack(client, error)
+      }
     },
     async abandon() {
       if (isOver) return
@@ -219,42 +225,30 @@ async function endTransaction(client: pg.PoolClient, mustDiscard: boolean): Prom
   else client.release()
 }
 
-async function commit(client: pg.PoolClient, statements: readonly Statement[]): Promise<Committed> {
-  try {
-    const { answered, warnings } = await run(client, statements)
-    if (answered.at(-1)!.command !== 'COMMIT') throw new Error('the transaction was rolled back')
-    client.release()
-    return { kind: 'committed', isWarned: warnings.length > 0 }
-  } catch (error) {
-    const code = sqlState(error)
-    const isRolledBack = await run(client, [ROLLBACK]).then(
-      () => true,
-      () => false,
-    )
-    // Without a code the server answered, and not with an error: what was committed is not known.
-    if (!isRolledBack || code === undefined) {
-      discard(client)
-      return { kind: 'unknown', error }
-    }
-    client.release()
-    // Integrity, data that a column cannot hold, a limit of the program: it would fail in the same way again.
-    return { kind: /^(?:23|22|54)/.test(code) ? 'vetoed' : 'rolledBack', error }
+async function rolledBack(client: pg.PoolClient, error: unknown): Promise<Committed> {
+  const code = sqlState(error)
+  const isRolledBack = await run(client, [ROLLBACK]).then(
+    () => true,
+    () => false,
+  )
+  // Without a code the server answered, and not with an error: what was committed is not known.
+  if (!isRolledBack || code === undefined) {
+    discard(client)
+    return { kind: 'unknown', error }
   }
+  client.release()
+  // Integrity, data that a column cannot hold, a limit of the program: it would fail in the same way again.
+  return { kind: /^(?:23|22|54)/.test(code) ? 'vetoed' : 'rolledBack', error }
 }
 
-function tailStatement(network: string, after: number): Statement {
-  return { name: 'tail', text: TAIL, values: [network, after, PAGE] }
-}
-
-function digestAt({ rows }: Answered, seq: number): string | null {
-  return rows[0]?.seq === seq ? (rows[0].digest as string) : null
-}
-
+/** A page of the tail. It begins with the event `after`, so that its digest is seen. */
 function pageOf({ rows }: Pick<Answered, 'rows'>, after: number) {
   const tail: Chained[] = []
-  for (const { seq, text, digest } of rows)
-    if (seq !== after) tail.push({ event: eventOf(text as string), digest: digest as string })
-  return { tail, isCut: rows.length === PAGE }
+  let head = after === 0 ? NO_DIGEST : null
+  for (const { seq, text, digest } of rows as readonly { seq: number; text: string; digest: string }[])
+    if (seq === after) head = digest
+    else tail.push({ event: eventOf(text), digest })
+  return { digest: head, tail, isCut: rows.length === PAGE }
 }
 
 // What the image lacks.
@@ -275,16 +269,19 @@ function question(network: string, { requests, tokens, owners, sources, lookUps 
     statements.push({ name, text, values: [network, ...values] })
     reads.push(read)
   }
-  const names = [...requests.values()]
-  const ofNames = [names.map(({ node }) => node), names.map(({ requestId }) => requestId)]
-  ask('requests', REQUESTS, ofNames, ({ node, request_id: id, ...row }) => {
+  const [nodes, ids]: [string[], string[]] = [[], []]
+  for (const { node, requestId } of requests.values()) {
+    nodes.push(node)
+    ids.push(requestId)
+  }
+  ask('requests', REQUESTS, [nodes, ids], ({ node, request_id: id, ...row }) => {
     known.requests.set(requestName(node as string, id as string).key, row as Remembered)
   })
   ask('ended', ENDED, [[...tokens]], ({ token, text }) => {
     known.endedByToken.set(token as number, recordOfText(text as string))
   })
-  const attached = [...owners.values()]
-  const ofOwners = OWNER_FIELDS.map((field) => attached.map((owner) => owner[field]))
+  const ofOwners: string[][] = []
+  for (const field of OWNER_FIELDS) ofOwners.push(Array.from(owners.values(), (owner) => owner[field]))
   ask('ended_by_owner', ENDED_BY_OWNER, ofOwners, ({ text }) => {
     const record = recordOfText(text as string)
     known.endedByOwner.get(attachmentKey(record.owner!))!.push(record)

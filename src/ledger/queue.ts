@@ -61,8 +61,9 @@ export class Queue {
     }
     const { promise, resolve } = Promise.withResolvers<Outcome>()
     const bytes = ENTRY_BYTES + (command === null ? 0 : bytesOf(command))
+    const weight = command !== null && 'items' in command ? weightOf(command) : 1
     const state = { isAnswered: false, isSent: false }
-    this.#waiting.push({ command, deadline, weight: weightOf(command), bytes, resolve, ...state })
+    this.#waiting.push({ command, deadline, weight, bytes, resolve, ...state })
     this.size += 1
     this.#bytes += bytes
     this.#earliest = Math.min(this.#earliest, deadline)
@@ -142,8 +143,8 @@ export class Queue {
   }
 }
 
-function weightOf(command: Command | null): number {
-  if (command === null || !('items' in command)) return 1
+function weightOf(command: Command): number {
+  if (!('items' in command)) return 1
   return command.items.reduce((sum: number, item: Command) => sum + weightOf(item), 0)
 }
 
