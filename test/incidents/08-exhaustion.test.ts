@@ -147,33 +147,6 @@ incident('8.4 materialised-range: a /8 and a /48 cost what a /24 costs', [], asy
 })
 
 incident(
-  '8.8 quarantine-as-denial-of-service: one caller that sees everything in use drains no pool',
-  ['ONE_WORD_FILLS_NO_POOL'],
-  async (scene) => {
-    const { network, call, reality } = scene
-    await scene.pool('10.88.0.0/20')
-    const all = (from: number, count: number) =>
-      Array.from({ length: count }, (_, at) => `10.88.${(from + at) >> 8}.${(from + at) & 255}`)
-    for (let turn = 0; turn < 5; turn += 1) {
-      const told = await scene.reserve(sandbox(`broken-${turn}`), { liveAddresses: all(1, 256) })
-      expect(told.reason).toBe('ALL_CANDIDATES_LIVE')
-    }
-    const { leases } = await call.ok('LeaseService/ListLeases', { network, pageSize: 1_000 })
-    // It may set aside so many; what it said of the others is not recorded, and not handed out in its Reserves.
-    expect(leases.map((lease: { address: string }) => lease.address)).toEqual(
-      all(1, POLICY.quarantinesPerCaller),
-    )
-    expect(new Set(leases.map((one: { quarantine: { reason: string } }) => one.quarantine.reason))).toEqual(
-      new Set(['FOREIGN']),
-    )
-    // Others go on; without a live set the books decide.
-    const [other] = await scene.reserve.ok(sandbox('other'))
-    expect(other.address).toBe(all(POLICY.quarantinesPerCaller + 1, 1)[0])
-    reality.start({ name: 'other', addresses: [other.address] })
-  },
-)
-
-incident(
   '8.8 quarantine-as-denial-of-service: what nobody sees for three snapshots comes back by itself',
   ['DOUBT_IS_LIFE'],
   async (scene) => {

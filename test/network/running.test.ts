@@ -6,7 +6,7 @@ import { execFileSync, spawn } from 'node:child_process'
 import { afterAll, describe, expect, onTestFinished, test } from 'vitest'
 import { useService } from '../support/service.ts'
 import { waitFor } from '../support/wait-for.ts'
-import { doubles, given, openNode } from './node.ts'
+import { doubles, enableSource, given, heldBy, openNode } from './node.ts'
 
 const service = await useService()
 const { call, time } = service
@@ -16,23 +16,13 @@ await call.ok('PoolService/CreatePool', {
   gateway: '10.209.0.1',
   cooldown: '0s',
 })
-const sight = { node: 'n1', ownerKinds: ['pod', 'container'], interval: '1s' }
-await call.ok('LivenessService/RegisterSource', { id: 'n1', sight })
-await call.ok('LivenessService/EnableSource', { id: 'n1' })
+await enableSource(call)
 const node = await openNode({ IPLEDGER_URL: service.url })
 await node.startAgent()
 const other = `${node.bridge}x`
 afterAll(() => void execFileSync('sh', ['-c', `ip link del ${other} || true`], { stdio: 'ignore' }))
 
-type Lease = { readonly address: string; readonly state: string; readonly owner: { readonly uid: string } }
-const leasesOf = async (ownerUid: string): Promise<readonly Lease[]> =>
-  (await call.ok('LeaseService/ListLeases', { ownerUid })).leases
-const untilReleased = (uid: string) =>
-  waitFor(async () => (await leasesOf(uid)).length === 0, { what: `${uid} to be released` })
-const untilActive = (uid: string) =>
-  waitFor(async () => (await leasesOf(uid)).every(({ state }) => state === 'ACTIVE'), {
-    what: `${uid} to be confirmed`,
-  })
+const { leasesOf, untilActive, untilReleased } = heldBy(call)
 
 test('a look-up answers GONE only for what no namespace has: not for another bridge, another plugin, a wrong --bridge', async () => {
   const added = new Map(
