@@ -2,7 +2,7 @@
 import { Code } from '@connectrpc/connect'
 import { codeToString } from '@connectrpc/connect/protocol-connect'
 import { pino } from 'pino'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { itemErrorView, MEANINGS, Refused } from '../../src/api/codec/errors.ts'
 import type { Reason } from '../../src/core/refusal.ts'
 import { ErrorInfoSchema, RetryInfoSchema } from '../../src/gen/google/rpc/error_details_pb.ts'
@@ -431,26 +431,25 @@ describe('every reason, provoked', () => {
   test('a pool or a network that was made is answered, whether it can be read by then or not', async () => {
     const gone = createPool({ url: 'postgresql://nobody@127.0.0.1:1/none', applicationName: 'test', max: 1 })
     const server = await serverOn({ ...running, reads: createReads(gone) })
-    try {
-      const made = await post(urls(server), 'NetworkService/CreateNetwork', { name: 'unread' })
-      expect(made).toMatchObject({
-        status: 200,
-        body: { network: { name: 'unread', state: 'READY', head: '1' } },
-      })
-      const pool = await post(urls(server), 'PoolService/CreatePool', {
-        network: 'unread',
-        name: 'web',
-        cidr: '10.0.0.0/24',
-      })
-      expect(pool).toMatchObject({
-        status: 200,
-        body: { pool: { name: 'web', cidr: '10.0.0.0/24', version: '2' } },
-      })
-      expect(pool.body.pool.usage).toBeUndefined()
-    } finally {
+    onTestFinished(async () => {
       await server.close()
       await gone.end()
-    }
+    })
+    const made = await post(urls(server), 'NetworkService/CreateNetwork', { name: 'unread' })
+    expect(made).toMatchObject({
+      status: 200,
+      body: { network: { name: 'unread', state: 'READY', head: '1' } },
+    })
+    const pool = await post(urls(server), 'PoolService/CreatePool', {
+      network: 'unread',
+      name: 'web',
+      cidr: '10.0.0.0/24',
+    })
+    expect(pool).toMatchObject({
+      status: 200,
+      body: { pool: { name: 'web', cidr: '10.0.0.0/24', version: '2' } },
+    })
+    expect(pool.body.pool.usage).toBeUndefined()
   })
 
   test('a defect of ours is told without what it was', async () => {
@@ -458,16 +457,13 @@ describe('every reason, provoked', () => {
       ...running,
       reads: { ...running.reads, network: () => Promise.reject(new TypeError('secret')) },
     })
-    try {
-      const answer = await post(urls(server), 'NetworkService/GetNetwork', {})
-      expect(answer.status).toBe(500)
-      expect(answer.body).toEqual({
-        code: codeToString(Code.Internal),
-        message: expect.stringContaining('log'),
-      })
-      expect(JSON.stringify(answer.body)).not.toContain('secret')
-    } finally {
-      await server.close()
-    }
+    onTestFinished(() => server.close())
+    const answer = await post(urls(server), 'NetworkService/GetNetwork', {})
+    expect(answer.status).toBe(500)
+    expect(answer.body).toEqual({
+      code: codeToString(Code.Internal),
+      message: expect.stringContaining('log'),
+    })
+    expect(JSON.stringify(answer.body)).not.toContain('secret')
   })
 })

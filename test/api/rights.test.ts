@@ -306,13 +306,6 @@ describe('nodes', () => {
     expect(released.body.leases ?? []).toEqual([])
     expect((await call('auditor', 'LeaseService/GetLease', { leaseId })).body.lease.state).toBe('RESERVED')
   })
-
-  test('leases of its own are', async () => {
-    const { body } = await call('agent', 'LeaseService/Reserve', request('near'))
-    const { leaseId } = body.leases[0]
-    expect((await call('agent', 'LeaseService/Confirm', { leaseId })).status).toBe(200)
-    expect((await call('agent', 'LeaseService/Release', { leaseId })).body.leases[0].state).toBe('ENDED')
-  })
 })
 
 test('a request id is of the node of its caller: nobody else can take it, or see it', async () => {

@@ -1,10 +1,10 @@
 /** Every query of every dashboard on a network that has lived a day: it runs with the auditor's rights and settings, and finds something. */
 import type pg from 'pg'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { QUARANTINE_REASONS } from '../../src/core/event.ts'
 import { connectUnchecked } from '../../src/postgres/connect.ts'
 import { command, enable, network, register } from '../core/given.ts'
-import { createTestDatabase, useTestDatabase, withClient } from '../support/database.ts'
+import { useOwnDatabase, useTestDatabase, withClient } from '../support/database.ts'
 import {
   DAY_NETWORK,
   type DayOfLife,
@@ -179,13 +179,12 @@ test('the timeline of the storied address names its holders in turn, with gaps b
 test('its timeline begins with who held it before the time range', async () => {
   const whole = day
   day = { ...day, from: new Date(day.to.getTime() - 3_600_000) }
-  try {
-    const rows = await shown('address', 'Holders and states')
-    expect(rows).toMatchObject([{ holder: `${STORIED_OWNERS[2]} 1`, state: 'QUARANTINED CONFLICT' }])
-    expect(Number(rows[0]!.time)).toBe(day.from.getTime())
-  } finally {
+  onTestFinished(() => {
     day = whole
-  }
+  })
+  const rows = await shown('address', 'Holders and states')
+  expect(rows).toMatchObject([{ holder: `${STORIED_OWNERS[2]} 1`, state: 'QUARANTINED CONFLICT' }])
+  expect(Number(rows[0]!.time)).toBe(day.from.getTime())
 })
 
 test('the hold, the silent source and the crash loop are named', async () => {
@@ -200,7 +199,7 @@ test('the hold, the silent source and the crash loop are named', async () => {
 })
 
 test('a recovery names the sources that it waits for, also those that are not registered', async () => {
-  const other = await createTestDatabase()
+  const other = await useOwnDatabase()
   const ofTheDay = auditor
   const scene = played(
     network,
@@ -209,14 +208,12 @@ test('a recovery names the sources that it waits for, also those that are not re
     command({ type: 'beginEra', above: 4, recovering: true, why: 'restored' }),
     ...['b', 'a'].map((source) => command({ type: 'unknownSource', source })),
   )
-  try {
-    await withClient(other.adminUrl, (admin) => storeScene(admin, scene))
-    auditor = await connectUnchecked({ url: other.auditorUrl, applicationName: 'test dashboards' })
-    const rows = await shown('sources', 'Eras and recovery', { network: [NETWORK], source: [] })
-    await auditor.end()
-    expect(rows).toMatchObject([{ state: 'RECOVERING', sources: 'heard-before', unknown: 'a, b' }])
-  } finally {
+  onTestFinished(() => {
     auditor = ofTheDay
-    await other.drop()
-  }
+  })
+  await withClient(other.adminUrl, (admin) => storeScene(admin, scene))
+  auditor = await connectUnchecked({ url: other.auditorUrl, applicationName: 'test dashboards' })
+  const rows = await shown('sources', 'Eras and recovery', { network: [NETWORK], source: [] })
+  await auditor.end()
+  expect(rows).toMatchObject([{ state: 'RECOVERING', sources: 'heard-before', unknown: 'a, b' }])
 })

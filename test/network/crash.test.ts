@@ -73,15 +73,6 @@ test('the agent is killed between Reserve and its answer: ADD again gives the sa
   expect((await leasesOf(container)).map(({ leaseId }) => leaseId)).toEqual([reserved!.leaseId])
 })
 
-test('the same, and the plugin asks the service in the agent’s place', async () => {
-  const container = node.add('instead')
-  loseNext('/Reserve', () => agent.child.kill('SIGKILL'))
-  const added = given(await node.call('ADD', container))
-  expect((await leasesOf(container)).map(({ address }) => address)).toEqual(added)
-  expect(node.addresses().get(container)).toEqual(added)
-  await restart()
-})
-
 test('the answer of Reserve is lost: the agent asks again, and nothing is held twice', async () => {
   const container = node.add('unheard')
   loseNext('/Reserve')

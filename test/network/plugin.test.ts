@@ -215,14 +215,6 @@ test('without an agent the plugin asks the service itself, and what DEL can not 
     const added = await node.call('ADD', container)
     expect(node.addresses().get(container)).toEqual(given(added))
     expect((await leasesOf(container)).map(({ state }) => state)).toEqual(['ACTIVE', 'ACTIVE'])
-    const nameless = { ipam: { node: undefined } }
-    const refused = await node.call('ADD', node.add('refused'), { ...nameless, plugin: 'ipledger-cni' })
-    expect(refused.body).toMatchObject({ code: 7, msg: expect.stringContaining('ipam.node') })
-    given(await node.call('ADD', node.add('nameless')))
-    expect((await node.call('DEL', 'nameless', nameless)).code).toBe(0)
-    // Its interface was there while the IPAM plugin was called: the next call delivers.
-    expect((await node.call('DEL', 'nameless', nameless)).code).toBe(0)
-    expect(await leasesOf('nameless')).toEqual([])
     const away = { plugin: 'ipledger-cni', ipam: { url: 'http://127.0.0.1:9' } } as const
     expect((await node.call('ADD', node.add('away'), away)).body.code).toBe(11)
     node.inside(container, 'ip', 'link', 'del', 'eth0')

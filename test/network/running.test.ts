@@ -75,17 +75,6 @@ describe('DEL', () => {
     await untilReleased(container)
   }
 
-  test('without a namespace: the address stays as long as one has it', async () => {
-    const container = node.add('nameless')
-    const added = given(await node.call('ADD', container))
-    expect((await node.call('DEL', container, { netns: '' })).code).toBe(0)
-    await anotherComesAndGoes('next1')
-    expect(node.addresses().get(container)).toEqual(added)
-    expect((await leasesOf(container)).map(({ address }) => address)).toEqual(added)
-    node.remove(container)
-    await untilReleased(container)
-  })
-
   test('of a namespace that has lost its name: the address stays as long as a process is in it', async () => {
     const container = node.add('detached')
     const added = given(await node.call('ADD', container))
@@ -100,19 +89,6 @@ describe('DEL', () => {
     held.kill('SIGKILL')
     await ended
     await untilReleased(container)
-  })
-
-  test('of one interface leaves the other what it has', async () => {
-    const args = 'IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=two;K8S_POD_UID=two-uid'
-    const container = node.add('two')
-    const [first] = given(await node.call('ADD', container, { args }))
-    const second = given(await node.call('ADD', container, { args, ifname: 'net1' }))
-    expect(node.addresses().get(container)).toEqual([first, ...second])
-    await untilActive('two-uid')
-    expect((await node.call('DEL', container, { args, ifname: 'net1' })).code).toBe(0)
-    await waitFor(async () => (await leasesOf('two-uid')).length === 1, { what: 'one to be released' })
-    expect((await leasesOf('two-uid')).map(({ address }) => address)).toEqual([first])
-    expect(node.addresses().get(container)).toEqual([first])
   })
 })
 
