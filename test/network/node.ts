@@ -14,10 +14,10 @@ import type { Rpc } from '../support/rpc.ts'
 import { HOME } from '../support/server.ts'
 import { waitFor } from '../support/wait-for.ts'
 
-export const PLUGINS = '/usr/lib/cni'
+const PLUGINS = '/usr/lib/cni'
 const ROOT_PATH = fileURLToPath(ROOT)
 
-export type Called = {
+type Called = {
   readonly code: number
   /** What was on stdout. */
   // biome-ignore lint/suspicious/noExplicitAny: JSON as it came

@@ -23,7 +23,7 @@ type Override = {
   readonly properties: readonly { readonly id: string; readonly value?: unknown }[]
 }
 
-export type DataLink = { readonly title: string; readonly url: string }
+type DataLink = { readonly title: string; readonly url: string }
 
 export type PanelJson = {
   readonly id: number
@@ -116,7 +116,7 @@ function escaped(value: string): string {
   return value.replaceAll(/[.*+?^${}()|[\]\\/]/g, '\\$&')
 }
 
-export type Range = { readonly from: Date; readonly to: Date; readonly intervalMs: number }
+type Range = { readonly from: Date; readonly to: Date; readonly intervalMs: number }
 
 /** Macros as the data source fills them in. */
 export function withMacros(text: string, range: Range): string {
