@@ -1,7 +1,9 @@
 /** Each field that is refused is named as the caller wrote it; each limit holds at its edge. */
+import { gzipSync } from 'node:zlib'
 import { create, toBinary } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { describe, expect, test } from 'vitest'
+import { text } from '../../src/api/codec/fields.ts'
 import { EVENT_TYPES } from '../../src/core/event.ts'
 import { ErrorInfoSchema } from '../../src/gen/google/rpc/error_details_pb.ts'
 import { LeaseService, ReleaseRequestSchema } from '../../src/gen/ipledger/v1/lease_pb.ts'
@@ -17,6 +19,8 @@ expect(made.status).toBe(200)
 
 const OWNER = { kind: 'pod', name: 'a' }
 const FULL = { ...OWNER, incarnation: 'i', interface: 'eth0' }
+/** Half of a surrogate pair has no UTF-8, and JSON can spell it. */
+const HALF = '\ud800'
 const long = (bytes: number) => 'x'.repeat(bytes)
 const many = <T>(count: number, of: (index: number) => T) =>
   Array.from({ length: count }, (_, index) => of(index))
@@ -91,6 +95,14 @@ const REFUSED: Readonly<Record<string, readonly (readonly [body: unknown, field:
     [reserve({ confirmWithin: '-5s' }), 'confirmWithin'],
     [reserve({ confirmWithin: '2592001s' }), 'confirmWithin'],
     [reserve({ requestId: long(129) }), 'requestId'],
+    [owner({ name: `x${HALF}y` }), 'owner.name'],
+    [owner({ labels: { a: HALF } }), 'owner.labels["a"]'],
+    [owner({ labels: { [`a${HALF}`]: 'v' } }), 'owner.labels["a\\ud800"]'],
+    [reserve({ claims: [{ address: HALF }] }), 'claims[0].address'],
+    [reserve({ claims: [{ pools: [HALF] }] }), 'claims[0].pools[0]'],
+    [reserve({ liveAddresses: [HALF] }), 'liveAddresses[0]'],
+    [reserve({ confirmWithin: HALF }), 'confirmWithin'],
+    [reserve({ requestId: HALF }), 'requestId'],
     [reserve({ requestId: 'a\tb' }), 'requestId'],
   ],
   'LeaseService/BatchReserve': [
@@ -184,6 +196,9 @@ const REFUSED: Readonly<Record<string, readonly (readonly [body: unknown, field:
     [sees({}, { interval: '0.5s' }), 'sight.interval'],
     [sees({ kind: 9 }), 'kind'],
     [sees({ settings: { a: 1 } }), 'settings.a'],
+    ...[{ a: HALF }, { [HALF]: 'b' }, { a: [{ b: `x${HALF}` }] }].map(
+      (settings) => [sees({ settings }), 'settings'] as const,
+    ),
     [sees({ kind: 'DOCKER' }), 'settings.network'],
   ],
   'LivenessService/ReportSnapshot': [
@@ -191,6 +206,7 @@ const REFUSED: Readonly<Record<string, readonly (readonly [body: unknown, field:
     [{ source: 's', epoch: 'e', begunAt: '2030-01-01T00:00:00Z' }, 'sequence'],
     [{ source: 's', sequence: 1, begunAt: '2030-01-01T00:00:00Z' }, 'epoch'],
     [{ source: 's', epoch: 'e', entries: [{}], unchanged: 'd' }, 'unchanged'],
+    [{ source: 's', epoch: 'e', entries: [{ name: HALF }] }, 'entries[0].name'],
   ],
   'LivenessService/ReportVerdicts': [
     [{ source: 's', epoch: 'e' }, 'verdicts'],
@@ -293,6 +309,39 @@ describe('refused, with the field', () => {
       metadata: { field, why: expect.stringMatching(/./) },
     })
     if (field !== '') expect(answer.message).toContain(field)
+  })
+
+  const torn = Buffer.concat([
+    Buffer.from('{"owner":{"kind":"pod","name":"a'),
+    Buffer.from([0xff, 0x22, 0x7d, 0x7d]),
+  ])
+  test('bytes that are no UTF-8, compressed and in gRPC-Web', async () => {
+    const send = (
+      type: string,
+      body: Uint8Array<ArrayBuffer>,
+      headers: Readonly<Record<string, string>> = {},
+    ) =>
+      fetch(`${running.url}/ipledger.v1.LeaseService/Reserve`, {
+        method: 'POST',
+        headers: { 'content-type': type, ...headers },
+        body,
+      })
+    const zipped = await send('application/json', gzipSync(torn), { 'content-encoding': 'gzip' })
+    expect(readRefusal(await zipped.json())).toMatchObject({
+      reason: 'INVALID_FIELD',
+      metadata: { field: '' },
+    })
+    const framed = await send(
+      'application/grpc-web+json',
+      Buffer.concat([Buffer.from([0, 0, 0, 0, torn.length]), torn]),
+    )
+    expect(await framed.text()).toContain('grpc-status: 3')
+  })
+
+  test('half of a pair that JSON did not bring', () => {
+    for (const half of [HALF, `a${HALF}`, `${HALF}b`, '\udc00', '\udc00\ud800', '🚀\ud83d'])
+      expect(() => text(half, 'owner.name', 253), JSON.stringify(half)).toThrow('surrogate')
+    for (const whole of ['', 'é', '日本', '🚀', 'a🚀b']) expect(text(whole, 'owner.name', 253)).toBe(whole)
   })
 
   test('and nothing came of any of it', async () => {

@@ -87,35 +87,6 @@ test("when a lease ends that another node's source listed, nobody gets its addre
   expect(kept.leaseId).not.toBe(held.leaseId)
 })
 
-test("a pod's name, its attachment and its request ids on one node are none of another's", async () => {
-  const { reserve } = await room('names')
-  const pod = (incarnation: string) => ({
-    kind: 'pod',
-    name: 'default/web-0',
-    incarnation,
-    interface: 'eth0',
-  })
-  const own = await reserve('n1', pod('a'))
-  const theirs = await reserve('n2', pod('b'), { requestId: 'predictable' })
-  expect(theirs.address).not.toBe(own.address)
-  await ok('n2', 'LeaseService/Release', { network: 'names', owner: pod('c') })
-  const next = await reserve('n1', pod('c'), { requestId: 'predictable' })
-  expect(next.owner).toMatchObject({ incarnation: 'c', node: 'n1' })
-  expect(await ok('admin', 'LeaseService/GetLease', { leaseId: own.leaseId })).toMatchObject({
-    lease: { state: 'QUARANTINED', quarantine: { reason: 'SUPERSEDED', by: 'agent-n1' } },
-  })
-  expect(await ok('admin', 'LeaseService/GetLease', { leaseId: theirs.leaseId })).toMatchObject({
-    lease: { state: 'RESERVED', address: theirs.address },
-  })
-})
-
-test('a number that nobody can have seen holds nothing', async () => {
-  const { report, reserve } = await room('numbers')
-  const answer = await report([], { head: '1000000000000' })
-  expect(answer.counted ?? false).toBe(false)
-  expect((await reserve('n1', { kind: 'container', name: 'c' })).state).toBe('RESERVED')
-})
-
 test('beyond its limit a node gets nothing more, and the refusal says which limit', async () => {
   const { reserve } = await room('limit', { nodeLimit: 1 })
   await reserve('n1', { kind: 'container', name: 'a' })
@@ -126,15 +97,4 @@ test('beyond its limit a node gets nothing more, and the refusal says which limi
     reason: 'NODE_LIMIT',
     metadata: { pool: 'web', node: 'n1', limit: '1' },
   })
-})
-
-test('an address that another host answers for is kept for nobody, also by a Release after it', async () => {
-  const { reserve, leases } = await room('probed')
-  const { leaseId, address } = await reserve('n1', { kind: 'container', name: 'a' })
-  const inUse = await ok('n1', 'LeaseService/Release', { leaseId, removal: 'IN_USE_BY_ANOTHER' })
-  expect(inUse.leases).toMatchObject([{ leaseId, state: 'ENDED' }])
-  await ok('n1', 'LeaseService/Release', { leaseId })
-  expect(await leases({ states: ['QUARANTINED'] })).toMatchObject([
-    { address, quarantine: { reason: 'IN_USE', by: 'agent-n1' } },
-  ])
 })

@@ -3,7 +3,7 @@ import { gzipSync } from 'node:zlib'
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf'
 import { FileDescriptorProtoSchema } from '@bufbuild/protobuf/wkt'
 import { Code, ConnectError, createClient } from '@connectrpc/connect'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { SERVICES } from '../../src/api/rpc-server.ts'
 import { ErrorInfoSchema } from '../../src/gen/google/rpc/error_details_pb.ts'
 import {
@@ -218,25 +218,24 @@ describe('health', () => {
     const { createPool } = await import('../../src/postgres/connect.ts')
     const gone = createPool({ url: 'postgresql://nobody@127.0.0.1:1/none', applicationName: 'test', max: 1 })
     const server = await serverOn({ ...running, reads: new Reads(gone) })
-    try {
-      const { url } = urls(server)
-      expect((await fetch(`${url}/healthz`)).status).toBe(200)
-      const ready = await fetch(`${url}/readyz`)
-      expect([ready.status, await ready.text()]).toEqual([503, expect.stringContaining('not ready')])
-      const health = clientOf(Health, urls(server))
-      for (const service of ['', 'ipledger.v1.LeaseService'])
-        expect((await health.check({ service })).status).toBe(Status.NOT_SERVING)
-      expect(
-        await post({ url }, 'LeaseService/ListLeases', {}, { 'connect-timeout-ms': '100' }),
-      ).toMatchObject({
+    onTestFinished(async () => {
+      await server.close()
+      await gone.end()
+    })
+    const { url } = urls(server)
+    expect((await fetch(`${url}/healthz`)).status).toBe(200)
+    const ready = await fetch(`${url}/readyz`)
+    expect([ready.status, await ready.text()]).toEqual([503, expect.stringContaining('not ready')])
+    const health = clientOf(Health, urls(server))
+    for (const service of ['', 'ipledger.v1.LeaseService'])
+      expect((await health.check({ service })).status).toBe(Status.NOT_SERVING)
+    expect(await post({ url }, 'LeaseService/ListLeases', {}, { 'connect-timeout-ms': '100' })).toMatchObject(
+      {
         code: 'unavailable',
         reason: 'DATABASE_UNAVAILABLE',
         retryAfter: '1s',
-      })
-    } finally {
-      await server.close()
-      await gone.end()
-    }
+      },
+    )
   })
 })
 
@@ -342,15 +341,11 @@ describe('HTTP', () => {
   test('a Host header that is no host does not end the server', async () => {
     const { loopbackTokens } = await import('../../src/api/tokens.ts')
     const server = await serverOn({ ...running, tokens: { ...loopbackTokens(), everyoneIsAdmin: false } })
-    try {
-      const head =
-        'POST /ipledger.v1.PoolService/ListPools HTTP/1.0\r\nContent-Type: application/grpc-web\r\n'
-      expect(await raw(head, server.httpPort)).toMatch(/^HTTP\/1\.1 400 /)
-      expect(await raw(`${head}Host: a b^c\r\n`, server.httpPort)).toMatch(/^HTTP\/1\.1 400 /)
-      expect((await fetch(`${urls(server).url}/healthz`)).status).toBe(200)
-    } finally {
-      await server.close()
-    }
+    onTestFinished(() => server.close())
+    const head = 'POST /ipledger.v1.PoolService/ListPools HTTP/1.0\r\nContent-Type: application/grpc-web\r\n'
+    expect(await raw(head, server.httpPort)).toMatch(/^HTTP\/1\.1 400 /)
+    expect(await raw(`${head}Host: a b^c\r\n`, server.httpPort)).toMatch(/^HTTP\/1\.1 400 /)
+    expect((await fetch(`${urls(server).url}/healthz`)).status).toBe(200)
   })
 
   /** Sends a head without a body and reads what comes back. */

@@ -306,36 +306,6 @@ describe('nodes', () => {
     expect(released.body.leases ?? []).toEqual([])
     expect((await call('auditor', 'LeaseService/GetLease', { leaseId })).body.lease.state).toBe('RESERVED')
   })
-
-  test('leases of its own are', async () => {
-    const { body } = await call('agent', 'LeaseService/Reserve', request('near'))
-    const { leaseId } = body.leases[0]
-    expect((await call('agent', 'LeaseService/Confirm', { leaseId })).status).toBe(200)
-    expect((await call('agent', 'LeaseService/Release', { leaseId })).body.leases[0].state).toBe('ENDED')
-  })
-
-  test('a node can neither take over nor release what another placed', async () => {
-    const placed = (await call('orchestrator', 'LeaseService/Reserve', request('shared', 'n2'))).body
-      .leases[0]
-    const same = { owner: { kind: 'pod', name: 'shared', incarnation: 'a' }, claims: [{ pool: 'web' }] }
-    const newer = { owner: { kind: 'pod', name: 'shared', incarnation: 'b' }, claims: [{ pool: 'web' }] }
-    for (const body of [same, newer]) {
-      const [own] = (await call('agent', 'LeaseService/Reserve', body)).body.leases
-      expect(own.address).not.toBe(placed.address)
-      expect(own.owner.node).toBe('n1')
-    }
-    const { leaseId } = placed
-    expect((await call('agent', 'LeaseService/Release', { leaseId })).reason).toBe('PERMISSION_DENIED')
-    const { lease } = (await call('auditor', 'LeaseService/GetLease', { leaseId })).body
-    expect(lease).toMatchObject({ address: placed.address, state: 'RESERVED', version: placed.version })
-    const moved = await call('orchestrator', 'LeaseService/Reserve', {
-      ...same,
-      owner: { ...same.owner, node: 'n3' },
-    })
-    expect(moved.body.leases).toMatchObject([
-      { address: placed.address, reused: true, owner: { node: 'n3' } },
-    ])
-  })
 })
 
 test('a request id is of the node of its caller: nobody else can take it, or see it', async () => {

@@ -1,7 +1,7 @@
 /** Deadlines, overload and the end of a server: who waits is answered, and who is not answered holds nothing. */
 import { connect as connectTcp, type Socket } from 'node:net'
 import { ConnectError } from '@connectrpc/connect'
-import { expect, test, vi } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { LeaseService } from '../../src/gen/ipledger/v1/lease_pb.ts'
 import { openLedger } from '../../src/ledger/open.ts'
 import { Reads } from '../../src/ledger/reads.ts'
@@ -73,55 +73,51 @@ test.each(['connect json', 'grpc'] satisfies Protocol[])(
 
 test('the answer to it says so, and without a deadline the default counts', async () => {
   const server = await serverOn({ ...running, deadlineMs: 300 })
-  try {
-    const inFlight = await whileLocked(async () => {
-      const answer = post(running, 'LeaseService/Reserve', request('default-first'))
-      await waitFor(waiting)
-      const refused = await Promise.all([
-        post(urls(server), 'LeaseService/Reserve', request('default-late')),
-        post(running, 'LeaseService/Reserve', request('default-late'), { 'connect-timeout-ms': '300' }),
-      ])
-      for (const one of refused) {
-        expect(one.status).toBe(504)
-        expect(one).toMatchObject({ code: 'deadline_exceeded', reason: 'DEADLINE_EXCEEDED' })
-      }
-      return { answer }
-    })
-    expect((await inFlight.answer).status).toBe(200)
-    expect(await held('default-late')).toBe(0)
-  } finally {
-    await server.close()
-  }
+  onTestFinished(() => server.close())
+  const inFlight = await whileLocked(async () => {
+    const answer = post(running, 'LeaseService/Reserve', request('default-first'))
+    await waitFor(waiting)
+    const refused = await Promise.all([
+      post(urls(server), 'LeaseService/Reserve', request('default-late')),
+      post(running, 'LeaseService/Reserve', request('default-late'), { 'connect-timeout-ms': '300' }),
+    ])
+    for (const one of refused) {
+      expect(one.status).toBe(504)
+      expect(one).toMatchObject({ code: 'deadline_exceeded', reason: 'DEADLINE_EXCEEDED' })
+    }
+    return { answer }
+  })
+  expect((await inFlight.answer).status).toBe(200)
+  expect(await held('default-late')).toBe(0)
 })
 
 test('a full queue refuses at once, and says which limit', async () => {
   const ledger = await openLedger({ url: running.database.serviceUrl, limits: { queuedMb: 0.001 } })
   const server = await serverOn({ ...running, ledger })
-  try {
-    const answers = await whileLocked(async () => {
-      const first = post(urls(server), 'LeaseService/Reserve', request('queue-first'))
-      await waitFor(waiting)
-      const more = Array.from({ length: 8 }, (_, index) =>
-        post(urls(server), 'LeaseService/Reserve', request(`queue-${index}`)),
-      )
-      for (const one of more) {
-        expect(await one).toMatchObject({
-          code: 'unavailable',
-          reason: 'OVERLOADED',
-          message: expect.stringContaining('0.001 MB'),
-          retryAfter: expect.any(String),
-        })
-      }
-      return Promise.resolve([first, ...more])
-    })
-    const settled = await Promise.all(answers)
-    const statuses = settled.map((one) => one.status)
-    expect(statuses.filter((status) => status === 200)).toHaveLength(1)
-    expect(statuses.filter((status) => status === 503)).toHaveLength(8)
-  } finally {
+  onTestFinished(async () => {
     await server.close()
     await ledger.close()
-  }
+  })
+  const answers = await whileLocked(async () => {
+    const first = post(urls(server), 'LeaseService/Reserve', request('queue-first'))
+    await waitFor(waiting)
+    const more = Array.from({ length: 8 }, (_, index) =>
+      post(urls(server), 'LeaseService/Reserve', request(`queue-${index}`)),
+    )
+    for (const one of more) {
+      expect(await one).toMatchObject({
+        code: 'unavailable',
+        reason: 'OVERLOADED',
+        message: expect.stringContaining('0.001 MB'),
+        retryAfter: expect.any(String),
+      })
+    }
+    return Promise.resolve([first, ...more])
+  })
+  const settled = await Promise.all(answers)
+  const statuses = settled.map((one) => one.status)
+  expect(statuses.filter((status) => status === 200)).toHaveLength(1)
+  expect(statuses.filter((status) => status === 503)).toHaveLength(8)
 })
 
 test.each(['connect json', 'grpc'] satisfies Protocol[])(
@@ -190,23 +186,22 @@ test('a database that went silent is told as such, and forgotten once it speaks 
   const proxy = await startProxy(running.database.serviceUrl)
   const pool = createPool({ url: proxy.url, applicationName: 'test', max: 1 })
   const server = await serverOn({ ...running, reads: new Reads(pool) })
-  try {
-    const list = () => post(urls(server), 'PoolService/ListPools', {}, { 'connect-timeout-ms': '500' })
-    expect((await list()).status).toBe(200)
-    proxy.silent(true)
-    // The one connection is not answered; the next finds none that is free, then none that can be opened.
-    for (const lost of await Promise.all([list(), list()])) {
-      expect(lost).toMatchObject({ code: 'unavailable', reason: 'DATABASE_UNAVAILABLE' })
-    }
-    proxy.silent(false)
-    proxy.down(true)
-    proxy.down(false)
-    await waitFor(async () => (await list()).status === 200)
-  } finally {
+  onTestFinished(async () => {
     await server.close()
     await pool.end()
     await proxy.close()
+  })
+  const list = () => post(urls(server), 'PoolService/ListPools', {}, { 'connect-timeout-ms': '500' })
+  expect((await list()).status).toBe(200)
+  proxy.silent(true)
+  // The one connection is not answered; the next finds none that is free, then none that can be opened.
+  for (const lost of await Promise.all([list(), list()])) {
+    expect(lost).toMatchObject({ code: 'unavailable', reason: 'DATABASE_UNAVAILABLE' })
   }
+  proxy.silent(false)
+  proxy.down(true)
+  proxy.down(false)
+  await waitFor(async () => (await list()).status === 200)
 })
 
 test('while the database is away reads and reports wait for it until their deadline, as writes do', async () => {
@@ -217,32 +212,31 @@ test('while the database is away reads and reports wait for it until their deadl
   const warn = vi.spyOn(logger, 'warn').mockImplementation(() => {})
   const intake = new Intake({ ledger, database: pool })
   const server = await serverOn({ ...running, ledger, intake, reads: new Reads(pool), logger })
-  try {
-    await post(urls(server), 'LivenessService/RegisterSource', { id: 'eyes', sight: { ownerKinds: ['pod'] } })
-    const methods = {
-      'PoolService/ListPools': {},
-      'LivenessService/BeginSnapshot': { source: 'eyes' },
-      'LeaseService/Reserve': request('away'),
-    }
-    const ask = (headers = {}) =>
-      Promise.all(Object.entries(methods).map(([method, body]) => post(urls(server), method, body, headers)))
-    proxy.down(true)
-    const patient = ask()
-    for (const one of await ask({ 'connect-timeout-ms': '600' }))
-      expect(one).toMatchObject({ reason: 'DATABASE_UNAVAILABLE', retryAfter: '1s' })
-    proxy.down(false)
-    for (const one of await patient) expect(one).toMatchObject({ status: 200 })
-    // Two of them were no commands, of one caller.
-    const about = { caller: 'loopback' }
-    expect(warn.mock.calls.filter(([fields]) => 'caller' in (fields as object))).toEqual([
-      [expect.objectContaining(about), 'the database does not answer'],
-    ])
-  } finally {
+  onTestFinished(async () => {
     await server.close()
     await ledger.close()
     await pool.end()
     await proxy.close()
+  })
+  await post(urls(server), 'LivenessService/RegisterSource', { id: 'eyes', sight: { ownerKinds: ['pod'] } })
+  const methods = {
+    'PoolService/ListPools': {},
+    'LivenessService/BeginSnapshot': { source: 'eyes' },
+    'LeaseService/Reserve': request('away'),
   }
+  const ask = (headers = {}) =>
+    Promise.all(Object.entries(methods).map(([method, body]) => post(urls(server), method, body, headers)))
+  proxy.down(true)
+  const patient = ask()
+  for (const one of await ask({ 'connect-timeout-ms': '600' }))
+    expect(one).toMatchObject({ reason: 'DATABASE_UNAVAILABLE', retryAfter: '1s' })
+  proxy.down(false)
+  for (const one of await patient) expect(one).toMatchObject({ status: 200 })
+  // Two of them were no commands, of one caller.
+  const about = { caller: 'loopback' }
+  expect(warn.mock.calls.filter(([fields]) => 'caller' in (fields as object))).toEqual([
+    [expect.objectContaining(about), 'the database does not answer'],
+  ])
 })
 
 function refusesConnections(port: number): Promise<boolean> {

@@ -1,6 +1,6 @@
 /**
- * The server under the ledger changes while it runs: a standby is promoted that lacks the last commits or none, a data
- * directory is set back, a commit is confirmed by nobody. The address that the ledger connects to moves with it.
+ * The server under the ledger changes while it runs: a standby is promoted that lacks the last commits or none, a commit is
+ * confirmed by nobody. The address that the ledger connects to moves with it.
  */
 import assert from 'node:assert/strict'
 import type pg from 'pg'
@@ -8,17 +8,16 @@ import { pino } from 'pino'
 import { afterAll, expect, onTestFinished, test } from 'vitest'
 import type { LedgerOptions } from '../../src/ledger/open.ts'
 import { openDatabase } from '../../src/postgres/database.ts'
-import { command, release, reserve } from '../core/given.ts'
+import { release, reserve } from '../core/given.ts'
 import { expectInOrder, freshNetwork, held, linesOf, type TestLedger, useLedger } from '../ledger/opened.ts'
 import { withClient } from '../support/database.ts'
 import { useProxy } from '../support/proxy.ts'
 import { startTestServer } from '../support/server.ts'
 import { waitFor } from '../support/wait-for.ts'
-import { startCopy, startStandby } from './standby.ts'
+import { startStandby } from './standby.ts'
 
 type Server = Pick<Awaited<ReturnType<typeof startTestServer>>, 'url'>
 
-const ERA = 2 ** 40
 const primary = await startTestServer()
 afterAll(() => primary.stop())
 const admin = <T>(server: Server, work: (client: pg.Client) => Promise<T>, database = 'postgres') =>
@@ -133,37 +132,6 @@ test('a promoted synchronous standby lacks nothing: one that is declared so goes
     [...leases.map(({ address }) => address), '10.0.0.4', '10.0.0.5'],
   )
   await expectInOrder(at(standby), network, ledger, later)
-})
-
-test('a data directory set back under a process: the era is above all that it knew; one that starts later sees nothing odd', async () => {
-  const { at, move, open } = await scene()
-  const ledger = await open()
-  const { network, of } = await freshNetwork(ledger)
-  const untouched = await freshNetwork(ledger)
-  await ledger.take(of(reserve('before')))
-  const old = await startCopy(primary)
-  onTestFinished(() => old.stop())
-  const lost = await ledger.take(of(reserve('lost')))
-  expect(lost).toMatchObject({ address: '10.0.0.2', fencingToken: 4 })
-  move(old)
-  // The same system identifier, database and timeline: nothing but a number beyond its end tells it from the other.
-  expect((await ledger.take(untouched.of(reserve('a')))).address).toBe('10.0.0.1')
-  await ledger.refuse(of(reserve('next')), 'NETWORK_RECOVERING')
-  assert.deepEqual(ledger.eras, ['1: number 4 is not in the log as this process knows it'])
-  assert.equal((await ledger.image(network))!.head, ERA)
-  await expectInOrder(at(old), network, ledger)
-
-  // A process without an image can't know; that is why the documents say `recover` after any restore.
-  const again = await startCopy(old)
-  onTestFinished(() => again.stop())
-  await ledger.accept(of(command({ type: 'endRecovery', why: 'looked' })))
-  await ledger.take(of(reserve('lost again')))
-  await ledger.close()
-  move(again)
-  const later = await open()
-  await later.accept(of(command({ type: 'endRecovery', why: 'looked' })))
-  assert.equal((await later.take(of(reserve('next')))).address, '10.0.0.2')
-  assert.equal((await identityOf(later, network)).era, 1)
 })
 
 /** Of the whole server. */

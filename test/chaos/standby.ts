@@ -47,14 +47,6 @@ export async function startStandby(
   }
 }
 
-/** A copy of the whole data directory: the same cluster, and the same timeline, as it was at this moment. */
-export function startCopy(primary: Server): Promise<Server> {
-  return startTestServer({}, async (dataDirectory) => {
-    await on(primary, (admin) => backUp(admin, dataDirectory))
-    await rm(join(dataDirectory, 'standby.signal'))
-  })
-}
-
 /** A base backup, of a server that runs. */
 async function backUp(admin: pg.Client, dataDirectory: string): Promise<void> {
   const { rows } = await admin.query<{ data_directory: string }>('show data_directory')

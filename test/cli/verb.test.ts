@@ -351,6 +351,16 @@ test('a page that came out short is filled from the next ones', async () => {
   expect(printed).toMatch(/n\/1(.|\n)*n\/2(.|\n)*n\/3(.|\n)*There is more: .*--page-token c /)
 })
 
+test('an exclusion more is written to the version that was read', async () => {
+  answers = [{ pool: { name: 'two', exclude: ['10.8.1.9'], version: '7' } }]
+  expect(await runCli(words('pool update two --add-exclude 10.8.1.32'))).toBe(0)
+  const exclude = ['10.8.1.9', '10.8.1.32']
+  expect(asked).toEqual([
+    ['GetPool', { name: 'two' }],
+    ['UpdatePool', { name: 'two', exclude, version: '7', updateMask: 'exclude' }],
+  ])
+})
+
 test('without a server the sentence says so', async () => {
   vi.stubEnv('IPLEDGER_URL', 'http://127.0.0.1:1')
   expect(await runCli(['lease', 'list'])).toBe(3)

@@ -191,39 +191,6 @@ describe('ends in the ledger’s own table', () => {
     expect(Math.min(seen.restores, seen.lower, seen.news)).toBeGreaterThan(500)
   })
 
-  test('every way to mix the watch of four events with a push of each, before, between or after', () => {
-    const log = logOf(
-      reserve('a/1'),
-      confirm('a/1'),
-      release('a/1'),
-      reserve('b/1', { claims: [{ address: '10.0.0.1' }] }),
-    )
-    expect(log.map(({ type }) => type)).toEqual([
-      'lease.reserved',
-      'lease.confirmed',
-      'lease.released',
-      'lease.reserved',
-    ])
-    const places = [0, 1, 2, 3, 4]
-    let ways = 0
-    for (const a of places)
-      for (const b of places)
-        for (const c of places)
-          for (const d of places)
-            for (const isForward of [true, false]) {
-              const mirror = emptyMirror()
-              mirror.follow(told([], 0n, true))
-              for (const place of places) {
-                const pushes = log.filter((_, n) => [a, b, c, d][n] === place)
-                for (const { lease } of isForward ? pushes : pushes.toReversed()) mirror.push(lease!)
-                if (place < 4) mirror.follow(told([log[place]!], log[place]!.lease!.version))
-              }
-              expect(lines(mirror.all())).toEqual(ownTable(log))
-              ways += 1
-            }
-    expect(ways).toBe(1_250)
-  })
-
   test('two readers that heard the same, in another order, have the same table', () => {
     fc.assert(
       fc.property(

@@ -1,6 +1,6 @@
 /**
  * When a look is complete. /proc, the names of namespaces and what `nsenter` prints are the test's, so that it needs no privileges;
- * test/network/look.test.ts looks at real ones.
+ * test/network/races.test.ts and running.test.ts look at real ones.
  */
 import { chmodSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,14 +1,10 @@
-/**
- * Every query of every dashboard on a network that has lived a day: it runs with the auditor's rights and settings, and
- * answers what its panel can draw.
- */
-import { writeFileSync } from 'node:fs'
+/** Every query of every dashboard on a network that has lived a day: it runs with the auditor's rights and settings, and finds something. */
 import type pg from 'pg'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { QUARANTINE_REASONS } from '../../src/core/event.ts'
 import { connectUnchecked } from '../../src/postgres/connect.ts'
 import { command, enable, network, register } from '../core/given.ts'
-import { createTestDatabase, useTestDatabase, withClient } from '../support/database.ts'
+import { useOwnDatabase, useTestDatabase, withClient } from '../support/database.ts'
 import {
   DAY_NETWORK,
   type DayOfLife,
@@ -19,7 +15,6 @@ import {
   STORIED_ADDRESS,
   STORIED_OWNERS,
 } from '../support/day-of-life.ts'
-import { draw, type Row } from '../support/drawing.ts'
 import {
   type DashboardJson,
   intervalOf,
@@ -31,7 +26,6 @@ import {
   withMacros,
   withVariables,
 } from '../support/grafana.ts'
-import { ROOT } from '../support/root.ts'
 import { NETWORK, played, storeScene } from '../support/stored-scene.ts'
 
 const database = await useTestDatabase()
@@ -76,18 +70,6 @@ async function ask(text: string, values: Values, points?: number): Promise<Answe
   return { rows, types }
 }
 
-/** Times as dates; `time` of what is grouped comes in seconds. */
-function withTimes(answer: Answer): readonly Row[] {
-  const times = columns(answer, TIME)
-  const dated = (name: string, value: unknown) =>
-    value !== null && (times.includes(name) || name === 'time')
-      ? new Date(Number(value) * (times.includes(name) ? 1 : 1_000))
-      : value
-  return answer.rows.map((row) =>
-    Object.fromEntries(Object.entries(row).map(([name, value]) => [name, dated(name, value)])),
-  )
-}
-
 function columns({ types }: Answer, wanted: readonly number[]): readonly string[] {
   return [...types].flatMap(([name, type]) => (wanted.includes(type) ? [name] : []))
 }
@@ -101,50 +83,15 @@ function expectInTime({ rows }: Answer, by: readonly string[]): void {
   expect(new Set(keys).size, 'one row a time and series').toBe(keys.length)
 }
 
-function expectDrawable(panel: PanelJson, answer: Answer): void {
-  const { types } = answer
-  for (const [name, type] of types) expect(KNOWN, `type of ${name}`).toContain(type)
-  switch (panel.type) {
-    case 'timeseries': {
-      expect(panel.targets!.every(({ format }) => format === 'time_series')).toBe(true)
-      expect([...TIME, ...NUMBER]).toContain(types.get('time'))
-      const texts = columns(answer, TEXT)
-      expect(['', 'metric'], 'the only text names the series').toContain(texts.join())
-      expect(columns(answer, NUMBER).filter((name) => name !== 'time').length).toBeGreaterThan(0)
-      expectInTime(answer, texts)
-      return
-    }
-    case 'state-timeline': {
-      const [partition] = panel.transformations!.map(({ options }) => options.fields[0]!)
-      expect(TIME).toContain(types.get('time'))
-      expect(columns(answer, TEXT)).toContain(partition)
-      expect(columns(answer, TEXT).length, 'a text to show').toBeGreaterThan(1)
-      expect(columns(answer, TEXT).length, 'and nothing but texts').toBe(types.size - 1)
-      expectInTime(answer, [partition!])
-      return
-    }
-    case 'stat':
-      expect(answer.rows).toHaveLength(1)
-      expect(columns(answer, NUMBER)).toEqual([...types.keys()])
-      return
-    case 'bargauge':
-      expect([...types.keys()]).toEqual(['metric', 'value'])
-      expect(columns(answer, NUMBER)).toEqual(['value'])
-      return
-    case 'table': {
-      const overrides = new Map(
-        panel.fieldConfig!.overrides.map(({ matcher, properties }) => [matcher.options, properties]),
-      )
-      expect(types.keys().toArray().sort(), 'its columns').toEqual([...overrides.keys()].sort())
-      for (const name of columns(answer, NUMBER)) {
-        const ids = overrides.get(name)!.map(({ id }) => id)
-        expect(ids, `${name} has a unit`).toContain('unit')
-      }
-      return
-    }
-    default:
-      throw new Error(`a panel of type ${panel.type}`)
-  }
+function expectDrawable({ type, transformations = [] }: PanelJson, answer: Answer): void {
+  for (const [name, of] of answer.types) expect(KNOWN, `type of ${name}`).toContain(of)
+  if (type === 'timeseries') expectInTime(answer, columns(answer, TEXT))
+  if (type === 'state-timeline')
+    expectInTime(
+      answer,
+      transformations.flatMap(({ options }) => options.fields),
+    )
+  if (type === 'stat') expect(answer.rows).toHaveLength(1)
 }
 
 function expectLinked(panel: PanelJson, { types }: Answer): void {
@@ -182,20 +129,6 @@ describe.each([...dashboards])('%s', (name, dashboard: DashboardJson) => {
       expect(offered).toEqual(expect.arrayContaining([chosen[variable]!].flat()))
     },
   )
-
-  // IPLEDGER_PICTURES=yes writes the pictures of docs/observability.md again.
-  test.runIf(asked.length > 0)('a picture of the day', async () => {
-    const answers = new Map<number, readonly Row[] | null>()
-    for (const panel of panelsOf(dashboard)) {
-      const { rawSql } = panel.targets![0]!
-      const answer = rawSql === undefined ? null : await ask(rawSql, chosen, panel.maxDataPoints)
-      answers.set(panel.id, answer && withTimes(answer))
-    }
-    const picture = draw(dashboard, answers, day)
-    for (const [, panel] of asked) expect(picture).toContain(`>${panel.title.slice(0, 12)}`)
-    expect(picture).not.toMatch(/NaN|undefined|\[object/)
-    if (process.env.IPLEDGER_PICTURES) writeFileSync(new URL(`docs/pictures/${name}.svg`, ROOT), picture)
-  })
 
   test('a choice of nothing is no error', async () => {
     const nothing = Object.fromEntries(
@@ -246,13 +179,12 @@ test('the timeline of the storied address names its holders in turn, with gaps b
 test('its timeline begins with who held it before the time range', async () => {
   const whole = day
   day = { ...day, from: new Date(day.to.getTime() - 3_600_000) }
-  try {
-    const rows = await shown('address', 'Holders and states')
-    expect(rows).toMatchObject([{ holder: `${STORIED_OWNERS[2]} 1`, state: 'QUARANTINED CONFLICT' }])
-    expect(Number(rows[0]!.time)).toBe(day.from.getTime())
-  } finally {
+  onTestFinished(() => {
     day = whole
-  }
+  })
+  const rows = await shown('address', 'Holders and states')
+  expect(rows).toMatchObject([{ holder: `${STORIED_OWNERS[2]} 1`, state: 'QUARANTINED CONFLICT' }])
+  expect(Number(rows[0]!.time)).toBe(day.from.getTime())
 })
 
 test('the hold, the silent source and the crash loop are named', async () => {
@@ -267,7 +199,7 @@ test('the hold, the silent source and the crash loop are named', async () => {
 })
 
 test('a recovery names the sources that it waits for, also those that are not registered', async () => {
-  const other = await createTestDatabase()
+  const other = await useOwnDatabase()
   const ofTheDay = auditor
   const scene = played(
     network,
@@ -276,14 +208,12 @@ test('a recovery names the sources that it waits for, also those that are not re
     command({ type: 'beginEra', above: 4, recovering: true, why: 'restored' }),
     ...['b', 'a'].map((source) => command({ type: 'unknownSource', source })),
   )
-  try {
-    await withClient(other.adminUrl, (admin) => storeScene(admin, scene))
-    auditor = await connectUnchecked({ url: other.auditorUrl, applicationName: 'test dashboards' })
-    const rows = await shown('sources', 'Eras and recovery', { network: [NETWORK], source: [] })
-    await auditor.end()
-    expect(rows).toMatchObject([{ state: 'RECOVERING', sources: 'heard-before', unknown: 'a, b' }])
-  } finally {
+  onTestFinished(() => {
     auditor = ofTheDay
-    await other.drop()
-  }
+  })
+  await withClient(other.adminUrl, (admin) => storeScene(admin, scene))
+  auditor = await connectUnchecked({ url: other.auditorUrl, applicationName: 'test dashboards' })
+  const rows = await shown('sources', 'Eras and recovery', { network: [NETWORK], source: [] })
+  await auditor.end()
+  expect(rows).toMatchObject([{ state: 'RECOVERING', sources: 'heard-before', unknown: 'a, b' }])
 })

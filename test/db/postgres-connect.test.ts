@@ -1,6 +1,6 @@
 import { type AddressInfo, createServer } from 'node:net'
 import type pg from 'pg'
-import { afterEach, describe, expect, inject, test } from 'vitest'
+import { afterEach, describe, expect, inject, onTestFinished, test } from 'vitest'
 import { StartRefused } from '../../src/config.ts'
 import { createLedgerPool } from '../../src/ledger/open.ts'
 import { asking } from '../../src/ledger/reads.ts'
@@ -69,15 +69,12 @@ describe('what a server must offer', () => {
 
   test('fsync = off is refused', async () => {
     const server = await startTestServer({ fsync: 'off' })
-    try {
-      await expect(connect(target(server.url('postgres')))).rejects.toThrow(
-        new StartRefused(
-          'The PostgreSQL server runs with fsync = off and can lose what it acknowledged: set fsync = on.',
-        ),
-      )
-    } finally {
-      await server.stop()
-    }
+    onTestFinished(() => server.stop())
+    await expect(connect(target(server.url('postgres')))).rejects.toThrow(
+      new StartRefused(
+        'The PostgreSQL server runs with fsync = off and can lose what it acknowledged: set fsync = on.',
+      ),
+    )
   })
 
   test('a database that is not UTF8 is refused', async () => {

@@ -3,7 +3,7 @@ import type pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { connectUnchecked } from '../../src/postgres/connect.ts'
 import { network, pool, quarantine } from '../core/given.ts'
-import { createTestDatabase, useTestDatabase, withClient } from '../support/database.ts'
+import { useOwnDatabase, useTestDatabase, withClient } from '../support/database.ts'
 import { DAY_NETWORK, liveADay, SILENT_SOURCE, STORIED_ADDRESS } from '../support/day-of-life.ts'
 import { filledStatement, type PageValues, readPages } from '../support/runbooks.ts'
 import { NETWORK, played, storeScene } from '../support/stored-scene.ts'
@@ -57,16 +57,12 @@ test('quarantine-growing: what of a range can be excluded lies around what is he
     pool('10.77.0.0/24', { name: 'web' }),
     ...['10.77.0.128', '10.77.0.140', '10.77.0.141', '10.77.0.20'].map(quarantine),
   )
-  const other = await createTestDatabase()
-  try {
-    await withClient(other.adminUrl, (admin) => storeScene(admin, scene))
-    const page = readPages().find(({ name }) => name === 'quarantine-growing.md')!
-    const gaps = page.statements.find((one) => one.includes('as add_exclude'))!
-    const told: PageValues = { network: NETWORK, range: '10.77.0.128/25' }
-    const asked = (client: pg.Client) => client.query(filledStatement(gaps, told))
-    const { rows } = await withClient(other.auditorUrl, asked)
-    expect(rows).toEqual([{ add_exclude: '10.77.0.129-10.77.0.139,10.77.0.142-10.77.0.255' }])
-  } finally {
-    await other.drop()
-  }
+  const other = await useOwnDatabase()
+  await withClient(other.adminUrl, (admin) => storeScene(admin, scene))
+  const page = readPages().find(({ name }) => name === 'quarantine-growing.md')!
+  const gaps = page.statements.find((one) => one.includes('as add_exclude'))!
+  const told: PageValues = { network: NETWORK, range: '10.77.0.128/25' }
+  const asked = (client: pg.Client) => client.query(filledStatement(gaps, told))
+  const { rows } = await withClient(other.auditorUrl, asked)
+  expect(rows).toEqual([{ add_exclude: '10.77.0.129-10.77.0.139,10.77.0.142-10.77.0.255' }])
 })

@@ -1,5 +1,5 @@
 /** What `verify` finds: a log that was touched, and tables that are not its fold. As superuser, who alone could do either. */
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { rebuildNetwork } from '../../src/ledger/rebuild.ts'
 import { type Finding, type VerifyOptions, verifyNetwork } from '../../src/ledger/verify.ts'
 import { connect } from '../../src/postgres/connect.ts'
@@ -216,31 +216,28 @@ describe('the tables', () => {
 
 test('goes on where the budget ended, with the login of the service', async () => {
   const service = await connect({ url: database.serviceUrl, applicationName: 'test' })
-  try {
-    await admin.query('delete from ipledger.verification')
-    const from: number[] = []
-    for (let calls = 0; calls < 50; calls++) {
-      const verified = await verifyNetwork(service, NETWORK, { budgetMs: 1 })
-      const { complete, fromSeq, findings, verifiedSeq } = verified
-      expect(findings).toEqual([])
-      from.push(fromSeq)
-      if (complete) {
-        expect(verifiedSeq).toBe(head)
-        break
-      }
+  onTestFinished(() => service.end())
+  await admin.query('delete from ipledger.verification')
+  const from: number[] = []
+  for (let calls = 0; calls < 50; calls++) {
+    const verified = await verifyNetwork(service, NETWORK, { budgetMs: 1 })
+    const { complete, fromSeq, findings, verifiedSeq } = verified
+    expect(findings).toEqual([])
+    from.push(fromSeq)
+    if (complete) {
+      expect(verifiedSeq).toBe(head)
+      break
     }
-    expect(from.length).toBeGreaterThan(3)
-    expect(from[0]).toBe(0)
-    expect(from.at(-1)).toBe(head)
-    const done = 'select finished_at >= started_at as done from ipledger.verification'
-    expect((await admin.query(done)).rows).toEqual([{ done: true }])
-    const limit = "select current_setting('statement_timeout') as value"
-    expect((await service.query(limit)).rows).toEqual([{ value: '5s' }])
-    // The next one begins anew.
-    expect((await verifyNetwork(service, NETWORK)).fromSeq).toBe(0)
-  } finally {
-    await service.end()
   }
+  expect(from.length).toBeGreaterThan(3)
+  expect(from[0]).toBe(0)
+  expect(from.at(-1)).toBe(head)
+  const done = 'select finished_at >= started_at as done from ipledger.verification'
+  expect((await admin.query(done)).rows).toEqual([{ done: true }])
+  const limit = "select current_setting('statement_timeout') as value"
+  expect((await service.query(limit)).rows).toEqual([{ value: '5s' }])
+  // The next one begins anew.
+  expect((await verifyNetwork(service, NETWORK)).fromSeq).toBe(0)
 })
 
 test('a network that does not exist has nothing wrong with it', async () => {

@@ -1,8 +1,5 @@
 /** The command line on a service: what is printed, what is refused, what becomes of it. */
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { promisify } from 'node:util'
 import { expect, onTestFinished, test } from 'vitest'
 import { Reads } from '../../src/ledger/reads.ts'
 import { createPool } from '../../src/postgres/connect.ts'
@@ -77,32 +74,6 @@ test('an exclusion more or less leaves the others as they are', async () => {
   expect(await get()).toMatchObject({ exclude, version })
 })
 
-test('an exclusion that came between reading and writing is not lost', async () => {
-  await json('pool create two --cidr 10.8.1.0/24 --exclude 10.8.1.9')
-  const post = (method: string, body: string | Buffer<ArrayBuffer>, type = 'application/json') =>
-    fetch(`${service.url}/ipledger.v1.PoolService/${method}`, {
-      method: 'POST',
-      headers: { 'content-type': type },
-      body,
-    })
-  const between = createServer(async (request, response) => {
-    const body = Buffer.concat(await request.toArray())
-    // Somebody else is quicker, between GetPool and UpdatePool.
-    const other = { name: 'two', exclude: ['10.8.1.9', '10.8.1.16'] }
-    if (request.url!.endsWith('/UpdatePool')) await post('UpdatePool', JSON.stringify(other))
-    const answer = await post(request.url!.split('/').at(-1)!, body, request.headers['content-type'])
-    response.writeHead(answer.status, { 'content-type': answer.headers.get('content-type')! })
-    response.end(Buffer.from(await answer.arrayBuffer()))
-  })
-  await new Promise<void>((resolve) => between.listen(0, '127.0.0.1', resolve))
-  onTestFinished(async () => void (await promisify(between.close.bind(between))()))
-  const url = `http://127.0.0.1:${(between.address() as AddressInfo).port}`
-  const late = await ipledger({ url }, words('pool update two --add-exclude 10.8.1.32'))
-  expect(late).toMatchObject({ code: 1, stderr: expect.stringMatching(/^ipledger: VERSION_MISMATCH: /) })
-  const { pool } = await json<{ pool: { exclude: readonly string[] } }>('pool get two')
-  expect(pool.exclude).toEqual(['10.8.1.9', '10.8.1.16'])
-})
-
 test('a free address and a mistyped lease are told as what they are', async () => {
   expect(await run('lease get 10.0.0.200')).toEqual({
     code: 1,
@@ -139,36 +110,6 @@ test('networks: changed, listed, held and resumed', async () => {
   expect((await run('network resume vpc-1 --cause clock --why "not that"')).stdout).toContain('four of five')
   expect((await run('network resume vpc-1 --why "drained"')).stdout).toBe('no holds\n')
   expect((await run('recover vpc-1 --end --why "nothing runs there"')).stdout).toMatch(/^name +vpc-1\n/)
-})
-
-test('reserve, confirm, labels, look, release', async () => {
-  const lease = await reserved('life', '--node n1 --label a=b --confirm-within 1h')
-  expect(await reserved('life')).toMatchObject({ leaseId: lease.leaseId, reused: true })
-  expect((await json(`confirm ${lease.leaseId}`)).leases[0]).toMatchObject({ state: 'ACTIVE' })
-  await json(`lease labels ${lease.leaseId} --label c=d`)
-  expect(await json(`lease get ${lease.address}`)).toMatchObject({
-    lease: { leaseId: lease.leaseId, state: 'ACTIVE', owner: { labels: { c: 'd' }, node: 'n1' } },
-  })
-  expect((await run('lease list --owner-name life')).stdout).toMatch(
-    new RegExp(
-      `^LEASE +ADDRESS +STATE +OWNER .*\n${lease.leaseId} +${lease.address} +ACTIVE +pod life +eth0 +web`,
-    ),
-  )
-  expect((await json(`release ${lease.leaseId}`)).leases[0]).toMatchObject({ state: 'ENDED' })
-  expect((await run(`lease get ${lease.leaseId}`)).stderr).toMatch(
-    new RegExp(
-      `^ipledger: LEASE_NOT_FOUND: lease ${lease.leaseId} was RELEASED at .*; it held ${lease.address}\n`,
-    ),
-  )
-  const log = await run(`events --lease-id ${lease.leaseId}`)
-  expect(log.stdout.match(/lease\.\w+/g)).toEqual([
-    'lease.reserved',
-    // Reserving again without --confirm-within takes the deadline away.
-    'lease.updated',
-    'lease.confirmed',
-    'lease.updated',
-    'lease.released',
-  ])
 })
 
 test('quarantine and reap say why; a reap names the version that was looked at', async () => {

@@ -4,9 +4,9 @@
  *
  * Run: blocks of `console` (commands after `$`) and of `sql` (as the auditor; the block of `text` below is what psql would print).
  * Written to a file before: blocks with a file's name beside their language. Only looked at: blocks of `sh`, whose commands of
- * ipledger must exist; `NOT_RUN` says why they are not run.
+ * ipledger must exist.
  */
-import { existsSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { CommanderError } from 'commander'
@@ -23,22 +23,6 @@ import { MAIN, serve, stop } from './commands.ts'
 
 const SHOWN_URL = 'http://127.0.0.1:8080'
 const SHOWN_DIRECTORY = '/home/you/ipledger'
-
-/** Pages with blocks of `sh`: why a test does not run them. */
-const NOT_RUN: Readonly<Record<string, string>> = {
-  'README.md': 'they start the service and these tests; .ci/run does',
-  'docs/audit.md': 'psql as the auditor; the statements themselves are run',
-  'docs/concepts.md': 'a node is lost; incidents 6.1 and 6.3',
-  'docs/contributing.md': 'they are what runs this',
-  'docs/deploying.md':
-    'a server of your own and its programs; test/db/postgres-roles.test.ts has the roles, .ci/run the compose file',
-  'docs/nodes.md': 'root, a bridge and a container runtime; test/network has them',
-  'docs/observability.md':
-    'a collector and Grafana; test/db/dashboards.test.ts and test/prometheus have the queries',
-  'docs/operating.md':
-    'pg_dump of the version of the server, restores; test/ledger/eras.test.ts restores a dump',
-  'docs/sources.md': 'an engine, a cluster, an orchestrator; test/sources has the settings',
-}
 
 type Block = { readonly language: string; readonly file: string | undefined; readonly body: string }
 const BLOCK = /^```(\w+)(?: (\S+))?\n(.*?)^```$/gms
@@ -231,16 +215,8 @@ describe.each(PAGES)('%s', (path) => {
     expect(wrong).toEqual([])
   })
 
-  test.runIf(blocks.some(({ language }) => language === 'sh'))('says why blocks of sh are not run', () => {
-    expect(NOT_RUN).toHaveProperty([path])
-  })
-
   const isPlayed = blocks.some(({ language }) => ['console', 'sql'].includes(language))
   test.runIf(isPlayed)('shows what is printed', { timeout: 180_000 }, async () => {
     await expect(await played(text)).toMatchFileSnapshot(fileURLToPath(new URL(path, ROOT)))
   })
-})
-
-test('each page that is named is there', () => {
-  expect(Object.keys(NOT_RUN).filter((path) => !existsSync(new URL(path, ROOT)))).toEqual([])
 })

@@ -24,18 +24,6 @@ type Seqs = {
 }
 const seqs = (text: string) => [...text.matchAll(/^(\d+) {4}2/gm)].map((found) => found[1])
 
-test('history of an address: its holders, and its events in the order in which they were', async () => {
-  const stdout = await printed('history 10.8.64.2')
-  expect(stdout).toMatch(/^ADDRESS +LEASE +OWNER +FROM +UNTIL/)
-  expect(stdout).toMatch(/10\.8\.64\.2 +default\/3 +pod default\/web-0 +\S+Z +\S+Z/)
-  expect(stdout).toMatch(/10\.8\.64\.2 +default\/6 +pod default\/web-1 +\S+Z$/m)
-  expect(seqs(stdout)).toEqual(['3', '4', '5', '6', '7'])
-  expect(stdout).toContain('answers ping on two nodes')
-  const answer = await json<Seqs>('history 10.8.64.2')
-  expect(answer.entries.map(({ event }) => event.seq)).toEqual(['7', '6', '5', '4', '3'])
-  expect(answer).toMatchObject({ head: '7', holders: [{ leaseId: 'default/3' }, { leaseId: 'default/6' }] })
-})
-
 test('by pages, from the newest back', async () => {
   const first = await ipledger(service, words('history 10.8.64.0/24 --page-size 2'))
   expect(first.code).toBe(0)
@@ -53,14 +41,6 @@ test('of a lease, of a stretch', async () => {
   expect(stretch.entries.map(({ event }) => event.seq)).toEqual(['5', '4'])
   expect((await json<Seqs>('history 10.8.64.2 --from -1h')).entries).toHaveLength(5)
   expect(await printed('history 10.8.64.2 --to 2020-01-01')).toBe('nobody held it\n\nno events\n')
-})
-
-test('explain: the answer, and what led there', async () => {
-  const now = await printed('explain 10.8.64.2')
-  expect(now).toMatch(/^QUARANTINED at number 7\nAt .* 10\.8\.64\.2 of pool web /)
-  expect(now).toContain('lease default/6')
-  expect(await printed('explain 10.8.64.2 --at 4')).toMatch(/^ACTIVE at number 4\n[\s\S]*default\/3/)
-  expect(await json('explain 10.8.64.77')).toMatchObject({ state: 'FREE', seq: '7' })
 })
 
 test('as-of: by number, by time, ago', async () => {

@@ -144,32 +144,3 @@ incident(
     expect([...reality.live].filter(({ addresses }) => !active.has(addresses[0]))).toEqual([])
   },
 )
-
-incident(
-  '2.3 repair-loop-between-two-writes: a repair that looked before a Release gives the address back to nobody',
-  ['RELEASED_BUT_LIVE_IS_KEPT'],
-  async (scene) => {
-    const { call, reality } = scene
-    await scene.pool('10.24.0.0/28')
-    const agent = await scene.agent('n1')
-    const x = await scene.start({ name: 'x', node: 'n1' })
-    await scene.passes(INTERVAL)
-    // The first to list it.
-    const begun = await agent.begin()
-    const entries = agent.entries()
-    reality.end(x.workload)
-    const { leases } = await call.ok('LeaseService/Release', { leaseId: x.lease.leaseId })
-    await agent.report({ begun, entries })
-    await scene.jobs()
-    expect(await scene.at(x.lease.address)).toBeNull()
-    expect((await scene.events({ address: x.lease.address })).at(-1)).toMatchObject({
-      type: 'lease.released',
-      seq: leases[0].version,
-    })
-    // A newer look that still has it is another matter: it is live, and set aside.
-    await scene.passes(INTERVAL)
-    await agent.report({ entries })
-    await scene.jobs()
-    expect(await scene.at(x.lease.address)).toMatchObject({ quarantine: { reason: 'RELEASED_BUT_LIVE' } })
-  },
-)

@@ -4,7 +4,7 @@ import { expect } from 'vitest'
 import { POLICY } from '../../src/core/policy.ts'
 import { INTERVAL } from '../support/agent.ts'
 import { withClient } from '../support/database.ts'
-import { type LeaseJson, sandbox, useIncidents, witnessesOf } from '../support/incident.ts'
+import { type LeaseJson, sandbox, useIncidents } from '../support/incident.ts'
 import type { Workload } from '../support/reality.ts'
 import { useService } from '../support/service.ts'
 import { waitFor } from '../support/wait-for.ts'
@@ -135,39 +135,5 @@ incident(
       const states = (await scene.events({ leaseId: lease!.leaseId })).map(({ type }) => type)
       expect(states, lease!.leaseId).toContain('lease.quarantined')
     }
-  },
-)
-
-incident(
-  '3.1 crash-loop-drains-pool: an old life that is still listed is not freed, one that is gone is',
-  ['DOUBT_IS_LIFE'],
-  async (scene) => {
-    const { reality } = scene
-    await scene.pool('10.31.1.0/27')
-    const agent = await scene.agent('n1')
-    agent.answers = () => ({ answer: 'GONE' })
-    const first = await scene.start({ name: 'web', uid: 'one', incarnation: 'one', node: 'n1' })
-    const second = await scene.start({ name: 'web', uid: 'two', incarnation: 'two', node: 'n1' })
-    const third = await scene.start({ name: 'web', uid: 'three', incarnation: 'three', node: 'n1' })
-    await scene.cycles(1)
-    for (const { lease } of [first, second])
-      expect((await scene.at(lease.address))?.quarantine?.reason).toBe('SUPERSEDED')
-    // The first one is removed, the second hangs.
-    reality.end(first.workload)
-    await scene.longEnough()
-    expect(await scene.at(first.lease.address), 'gone').toBeNull()
-    expect((await scene.at(second.lease.address))?.quarantine?.reason, 'still there').toBe('SUPERSEDED')
-    expect(await scene.codes(second.lease.address)).toContain('LISTED_LIVE')
-    expect((await scene.at(third.lease.address))?.state).toBe('ACTIVE')
-    const [reaped] = await scene.reaps({ leaseId: first.lease.leaseId })
-    expect(reaped).toMatchObject({ cause: 'PROVEN_ABSENT' })
-    expect(witnessesOf(reaped)).toEqual(['n1'])
-    // The same key asked twice is the same lease, and no stale one is no work.
-    const owner = sandbox('web', { uid: 'three', incarnation: 'three', node: 'n1' })
-    const [again] = await scene.reserve.ok(owner)
-    expect(again).toMatchObject({ leaseId: third.lease.leaseId, reused: true })
-    const before = (await scene.events()).length
-    await scene.jobs()
-    expect((await scene.events()).length).toBe(before)
   },
 )

@@ -189,10 +189,10 @@ incident(
 )
 
 incident(
-  '5.4 only-one-family-visible: a source that claims v6 and has never listed any is stopped by the dry run, by the refusal to enable it, and by the cap',
-  ['MANY_REAPS_HOLD', 'DOUBT_IS_LIFE'],
+  '5.4 only-one-family-visible: a source that claims v6 and has never listed any is stopped by the dry run, and by the refusal to enable it',
+  ['DOUBT_IS_LIFE'],
   async (scene) => {
-    const { call, network, reality } = scene
+    const { call, network } = scene
     await scene.pool('fd55::/120')
     const agent = await scene.newAgent('n1', { enabled: false })
     // Claims both families, and lists none of the v6 ones.
@@ -209,18 +209,5 @@ incident(
     // It was made hours ago, and its age counts from the enabling.
     await scene.cycles(6)
     expect(await scene.lease(early.lease.leaseId)).toMatchObject({ state: 'ACTIVE' })
-    const all = [early, ...(await fill(scene, 'n1', 40))]
-    await scene.passes(2 * HOUR)
-    await scene.cycles(6)
-    // Judged alone each would go; of forty so few may go on absence.
-    const reaps = await scene.reaps()
-    expect(reaps.length).toBeLessThanOrEqual(8)
-    expect(await scene.events({ types: ['reconcile.held'] })).not.toEqual([])
-    expect((await scene.attention('HELD')).length).toBeGreaterThan(0)
-    for (const { workload } of all)
-      if (reaps.some(({ lease }) => lease!.owner!.name === workload.name)) reality.end(workload)
-    // The list an operator looks at before resuming.
-    const { findings } = await call.ok('LivenessService/Reconcile', { network, source: 'n1', kept: true })
-    expect(findings.length).toBeGreaterThanOrEqual(40 - reaps.length)
   },
 )

@@ -1,6 +1,6 @@
 /** Identity and keys (group 9 of docs/incidents.md): a verdict about a lease acts on that lease, and where it is seen is no reason to free it. */
 import { expect } from 'vitest'
-import { HOUR, MINUTE, useIncidents, witnessesOf } from '../support/incident.ts'
+import { useIncidents, witnessesOf } from '../support/incident.ts'
 import { useService } from '../support/service.ts'
 
 const running = await useService()
@@ -46,33 +46,3 @@ for (const [orphan, successor] of [
     },
   )
 }
-
-incident(
-  '9.2 wrong-location-recorded: booked on one node and live on another for an hour, it is kept, and the difference is told',
-  ['DOUBT_IS_LIFE'],
-  async (scene) => {
-    const { reality } = scene
-    await scene.pool('10.92.0.0/28')
-    await scene.agent('n1')
-    await scene.agent('n2')
-    // A re-imaged node with the identity of another: the books have n1, the workload runs on n2.
-    const x = await scene.start({ name: 'x', node: 'n1' })
-    x.workload.nodes = ['n2']
-    // Whoever is asked says that it is not here.
-    for (const agent of scene.agents) agent.answers = () => ({ answer: 'GONE', detail: 'not here' })
-    for (let passed = 0; passed < HOUR; passed += 10 * MINUTE) {
-      await scene.passes(8.5 * MINUTE)
-      await scene.cycles(3)
-    }
-    expect(await scene.lease(x.lease.leaseId)).toMatchObject({ state: 'ACTIVE', version: x.lease.version })
-    expect((await scene.finding(x.lease.address))!.because).toContainEqual(
-      expect.objectContaining({ code: 'LISTED_LIVE', source: 'n2' }),
-    )
-    expect(await scene.reaps()).toEqual([])
-    // When it is really gone, both must miss it.
-    reality.end(x.workload)
-    await scene.longEnough()
-    expect(await scene.lease(x.lease.leaseId)).toBeNull()
-    expect(witnessesOf((await scene.reaps())[0])).toEqual(['n1', 'n2'])
-  },
-)

@@ -3,7 +3,7 @@ import { createServer } from 'node:http'
 import { afterAll, expect, test } from 'vitest'
 import { useService } from '../support/service.ts'
 import { waitFor } from '../support/wait-for.ts'
-import { doubles, given, openNode } from './node.ts'
+import { doubles, enableSource, given, heldBy, openNode } from './node.ts'
 
 const service = await useService()
 const { call } = service
@@ -13,9 +13,7 @@ await call.ok('PoolService/CreatePool', {
   gateway: '10.206.0.1',
   cooldown: '0s',
 })
-const sight = { node: 'n1', ownerKinds: ['pod', 'container'], interval: '1s' }
-await call.ok('LivenessService/RegisterSource', { id: 'n1', sight })
-await call.ok('LivenessService/EnableSource', { id: 'n1' })
+await enableSource(call)
 
 /** In front of the service: the next answer of a method is lost, after its work was done, and `meanwhile` is called. */
 let lost: { readonly method: string; readonly meanwhile: () => void } | null = null
@@ -59,15 +57,7 @@ const restart = async () => {
 /** Where neither agent nor service is. */
 const alone = { ipam: { url: 'http://127.0.0.1:9' } }
 
-type Lease = { readonly leaseId: string; readonly address: string; readonly state: string }
-const leasesOf = async (ownerUid: string): Promise<readonly Lease[]> =>
-  (await call.ok('LeaseService/ListLeases', { ownerUid })).leases
-const untilActive = (uid: string) =>
-  waitFor(async () => (await leasesOf(uid)).every(({ state }) => state === 'ACTIVE'), {
-    what: `${uid} to be confirmed`,
-  })
-const untilReleased = (uid: string) =>
-  waitFor(async () => (await leasesOf(uid)).length === 0, { what: `${uid} to be released` })
+const { leasesOf, untilActive, untilReleased } = heldBy(call)
 
 test('the agent is killed between Reserve and its answer: ADD again gives the same address', async () => {
   const container = node.add('reserved')
@@ -81,15 +71,6 @@ test('the agent is killed between Reserve and its answer: ADD again gives the sa
   expect(node.addresses().get(container)).toEqual([reserved!.address])
   await untilActive(container)
   expect((await leasesOf(container)).map(({ leaseId }) => leaseId)).toEqual([reserved!.leaseId])
-})
-
-test('the same, and the plugin asks the service in the agent’s place', async () => {
-  const container = node.add('instead')
-  loseNext('/Reserve', () => agent.child.kill('SIGKILL'))
-  const added = given(await node.call('ADD', container))
-  expect((await leasesOf(container)).map(({ address }) => address)).toEqual(added)
-  expect(node.addresses().get(container)).toEqual(added)
-  await restart()
 })
 
 test('the answer of Reserve is lost: the agent asks again, and nothing is held twice', async () => {

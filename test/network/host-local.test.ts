@@ -9,7 +9,7 @@ import { importRows } from '../../src/import/import.ts'
 import { hostLocalRows } from '../../src/import/rows.ts'
 import { useService } from '../support/service.ts'
 import { waitFor } from '../support/wait-for.ts'
-import { doubles, given, openNode } from './node.ts'
+import { doubles, given, type Held, heldBy, openNode } from './node.ts'
 
 const service = await useService()
 const { call, time } = service
@@ -34,16 +34,13 @@ const hostLocal = (name: string, subnet: string) => ({
 const filesOf = (name: string) =>
   readdirSync(join(node.dir, 'networks', name)).filter((file) => /^[\d.]+$/.test(file))
 
-type Lease = { readonly address: string; readonly leaseId: string; readonly owner: { readonly uid: string } }
+const { leases } = heldBy(call)
 /** But for what is set aside for nobody known: what runs without a lease. */
-const held = async (): Promise<readonly Lease[]> =>
-  (await call.ok('LeaseService/ListLeases', { pageSize: 1_000 })).leases.filter(
-    ({ owner }: Partial<Lease>) => owner !== undefined,
-  )
+const held = async () => (await leases()).filter(({ owner }: Partial<Held>) => owner !== undefined)
 const listed = async (): Promise<ReadonlySet<string>> =>
-  new Set((await call.ok('LivenessService/ListSightings', {})).sightings.map((one: Lease) => one.address))
+  new Set((await call.ok('LivenessService/ListSightings', {})).sightings.map((one: Held) => one.address))
 const holders = async () =>
-  Object.fromEntries((await held()).map(({ address, owner }) => [address, owner.uid]))
+  Object.fromEntries((await held()).map(({ address, owner }) => [address, owner.uid!]))
 
 test('a directory of the real plugin is imported before the source is enabled: leaks end by proof, what runs and has no name keeps its address', async () => {
   const before = hostLocal('blue', '10.205.0.0/25')

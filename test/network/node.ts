@@ -10,13 +10,14 @@ import { fileURLToPath } from 'node:url'
 import { afterAll } from 'vitest'
 import { type Running, startProcess } from '../e2e/commands.ts'
 import { ROOT } from '../support/root.ts'
+import type { Rpc } from '../support/rpc.ts'
 import { HOME } from '../support/server.ts'
 import { waitFor } from '../support/wait-for.ts'
 
-export const PLUGINS = '/usr/lib/cni'
+const PLUGINS = '/usr/lib/cni'
 const ROOT_PATH = fileURLToPath(ROOT)
 
-export type Called = {
+type Called = {
   readonly code: number
   /** What was on stdout. */
   // biome-ignore lint/suspicious/noExplicitAny: JSON as it came
@@ -210,6 +211,33 @@ function addressesIn(space: string): readonly string[] {
   return found.flatMap(({ addr_info: list }) =>
     list.filter(({ scope }) => scope === 'global').map(({ local }) => local),
   )
+}
+
+/** A source of node `n1`, enabled. */
+export async function enableSource({ ok }: Pick<Rpc, 'ok'>, id = 'n1', more: object = {}): Promise<void> {
+  const sight = { node: 'n1', ownerKinds: ['pod', 'container'], interval: '1s', ...more }
+  await ok('LivenessService/RegisterSource', { id, sight })
+  await ok('LivenessService/EnableSource', { id })
+}
+
+export type Held = {
+  readonly address: string
+  readonly leaseId: string
+  readonly state: string
+  readonly owner: Readonly<Record<string, string>>
+}
+/** What the service holds. */
+export function heldBy({ ok }: Pick<Rpc, 'ok'>) {
+  const leases = async (filter: object = {}): Promise<readonly Held[]> =>
+    (await ok('LeaseService/ListLeases', { pageSize: 1_000, ...filter })).leases
+  const leasesOf = (ownerUid: string) => leases({ ownerUid })
+  const untilActive = (uid: string) =>
+    waitFor(async () => (await leasesOf(uid)).every(({ state }) => state === 'ACTIVE'), {
+      what: `${uid} to be confirmed`,
+    })
+  const untilReleased = (uid: string) =>
+    waitFor(async () => (await leasesOf(uid)).length === 0, { what: `${uid} to be released` })
+  return { leases, leasesOf, untilActive, untilReleased }
 }
 
 /** Addresses that more than one interface has. */

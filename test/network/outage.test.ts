@@ -9,7 +9,7 @@ import { useTestDatabase } from '../support/database.ts'
 import { rpc } from '../support/rpc.ts'
 import { expectVerified } from '../support/verified.ts'
 import { waitFor } from '../support/wait-for.ts'
-import { doubles, given, openNode } from './node.ts'
+import { doubles, enableSource, given, heldBy, openNode } from './node.ts'
 
 const OUTAGE_MS = Number(process.env.IPLEDGER_CHAOS_ROUNDS ?? 0) >= 50 ? 60_000 : 2_000
 
@@ -24,18 +24,10 @@ await ok('PoolService/CreatePool', {
   gateway: '10.202.0.1',
   cooldown: '0s',
 })
-const sight = { node: 'n1', ownerKinds: ['pod', 'container'], interval: '1s' }
-await ok('LivenessService/RegisterSource', { id: 'n1', sight })
-await ok('LivenessService/EnableSource', { id: 'n1' })
+await enableSource({ ok })
 
 const node = await openNode({ IPLEDGER_URL: service.url })
-type Lease = {
-  readonly address: string
-  readonly state: string
-  readonly owner: Readonly<Record<string, string>>
-}
-const leases = async (): Promise<readonly Lease[]> =>
-  (await ok('LeaseService/ListLeases', { pageSize: 1_000 })).leases
+const { leases } = heldBy({ ok })
 const spares = async () => (await leases()).filter(({ owner }) => owner.kind === 'reserve')
 const untilSpares = (size: number) =>
   waitFor(async () => (await spares()).length === size, { what: `${size} spare addresses` })

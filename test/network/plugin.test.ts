@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest'
 import { useService } from '../support/service.ts'
 import { waitFor } from '../support/wait-for.ts'
-import { doubles, given, openNode } from './node.ts'
+import { doubles, enableSource, given, type Held, heldBy, openNode } from './node.ts'
 
 const service = await useService()
 const { call } = service
@@ -22,27 +22,11 @@ await call.ok('PoolService/CreatePool', {
   cooldown: '0s',
 })
 await call.ok('PoolService/CreatePool', { name: 'tiny', cidr: '10.201.0.0/30', gateway: '10.201.0.1' })
-const sight = { node: 'n1', ownerKinds: ['pod', 'container'], interval: '2s' }
-await call.ok('LivenessService/RegisterSource', { id: 'n1', sight })
-await call.ok('LivenessService/EnableSource', { id: 'n1' })
+await enableSource(call, 'n1', { interval: '2s' })
 const node = await openNode({ IPLEDGER_URL: service.url })
 await node.startAgent()
 
-type Lease = {
-  readonly address: string
-  readonly state: string
-  readonly leaseId: string
-  readonly owner: Readonly<Record<string, string>>
-}
-const leases = async (filter: object = {}): Promise<readonly Lease[]> =>
-  (await call.ok('LeaseService/ListLeases', { pageSize: 1_000, ...filter })).leases
-const leasesOf = (container: string) => leases({ ownerUid: container })
-const untilActive = (container: string) =>
-  waitFor(async () => (await leasesOf(container)).every(({ state }) => state === 'ACTIVE'), {
-    what: `${container} to be confirmed`,
-  })
-const untilReleased = (container: string) =>
-  waitFor(async () => (await leasesOf(container)).length === 0, { what: `${container} to be released` })
+const { leases, leasesOf, untilActive, untilReleased } = heldBy(call)
 
 test('two namespaces ping each other, IPv4 and IPv6; the result has gateway, routes and resolvers', async () => {
   const one = await node.call('ADD', node.add('ping1'))
@@ -174,7 +158,7 @@ describe('CHECK', () => {
     node.inside(container, 'ip', 'addr', 'add', `${v4}/22`, 'dev', 'eth0')
     node.inside(container, 'ip', 'addr', 'del', '10.200.3.250/32', 'dev', 'eth0')
     expect(await check()).toMatchObject({ code: 0 })
-    const [{ leaseId }] = (await leasesOf(container)) as [Lease]
+    const [{ leaseId }] = (await leasesOf(container)) as [Held]
     await call.ok('LeaseService/Release', { leaseId })
     expect(await check()).toMatchObject({ code: 1, body: { code: 101 } })
   })
@@ -202,14 +186,6 @@ describe('GC', () => {
       const held = (await leasesOf(one)).map(({ address }) => address)
       expect(held, one).toEqual(node.addresses().get(one))
     }
-  })
-
-  test('leaves what another configuration asked for', async () => {
-    given(await node.call('ADD', node.add('other'), { config: { name: 'green' } }))
-    await untilActive('other')
-    node.remove('other')
-    expect((await gc([])).code).toBe(0)
-    expect(await leasesOf('other')).not.toEqual([])
   })
 })
 
@@ -239,14 +215,6 @@ test('without an agent the plugin asks the service itself, and what DEL can not 
     const added = await node.call('ADD', container)
     expect(node.addresses().get(container)).toEqual(given(added))
     expect((await leasesOf(container)).map(({ state }) => state)).toEqual(['ACTIVE', 'ACTIVE'])
-    const nameless = { ipam: { node: undefined } }
-    const refused = await node.call('ADD', node.add('refused'), { ...nameless, plugin: 'ipledger-cni' })
-    expect(refused.body).toMatchObject({ code: 7, msg: expect.stringContaining('ipam.node') })
-    given(await node.call('ADD', node.add('nameless')))
-    expect((await node.call('DEL', 'nameless', nameless)).code).toBe(0)
-    // Its interface was there while the IPAM plugin was called: the next call delivers.
-    expect((await node.call('DEL', 'nameless', nameless)).code).toBe(0)
-    expect(await leasesOf('nameless')).toEqual([])
     const away = { plugin: 'ipledger-cni', ipam: { url: 'http://127.0.0.1:9' } } as const
     expect((await node.call('ADD', node.add('away'), away)).body.code).toBe(11)
     node.inside(container, 'ip', 'link', 'del', 'eth0')

@@ -29,7 +29,7 @@ type ReportAnswer = {
 /** What a report is begun at. */
 export type Begun = Readonly<Record<'sequence' | 'head' | 'begunAt' | 'proof', string>>
 
-export type Verification = {
+type Verification = {
   readonly id: string
   readonly owner: Identity & { readonly incarnation: string }
   readonly address: string
@@ -37,7 +37,7 @@ export type Verification = {
 }
 
 type Answer = 'LIVE' | 'TERMINAL' | 'GONE' | 'UNKNOWN' | 'ERROR'
-export type Verdict = { readonly answer: Answer; readonly terminalSince?: string; readonly detail?: string }
+type Verdict = { readonly answer: Answer; readonly terminalSince?: string; readonly detail?: string }
 
 export type Declared = {
   readonly node?: string

@@ -20,19 +20,15 @@ export type Target = {
 }
 
 type Override = {
-  readonly matcher: { readonly id: string; readonly options: string }
   readonly properties: readonly { readonly id: string; readonly value?: unknown }[]
 }
 
-export type DataLink = { readonly title: string; readonly url: string }
+type DataLink = { readonly title: string; readonly url: string }
 
 export type PanelJson = {
   readonly id: number
   readonly type: string
   readonly title: string
-  readonly gridPos: { readonly x: number; readonly y: number; readonly w: number; readonly h: number }
-  readonly description?: string
-  readonly datasource?: { readonly type: string; readonly uid: string }
   readonly targets?: readonly Target[]
   readonly maxDataPoints?: number
   readonly transformations?: readonly {
@@ -41,14 +37,7 @@ export type PanelJson = {
   }[]
   readonly fieldConfig?: {
     readonly defaults: {
-      readonly unit?: string
-      readonly thresholds?: {
-        readonly steps: readonly { readonly value: number | null; readonly color: string }[]
-      }
       readonly links?: readonly DataLink[]
-      readonly mappings?: readonly {
-        readonly options: Readonly<Record<string, { readonly color: string }>>
-      }[]
     }
     readonly overrides: readonly Override[]
   }
@@ -65,7 +54,6 @@ type VariableJson = {
 export type DashboardJson = {
   readonly uid: string
   readonly title: string
-  readonly description: string
   readonly panels: readonly PanelJson[]
   readonly templating: { readonly list: readonly VariableJson[] }
   readonly annotations: {
@@ -128,7 +116,7 @@ function escaped(value: string): string {
   return value.replaceAll(/[.*+?^${}()|[\]\\/]/g, '\\$&')
 }
 
-export type Range = { readonly from: Date; readonly to: Date; readonly intervalMs: number }
+type Range = { readonly from: Date; readonly to: Date; readonly intervalMs: number }
 
 /** Macros as the data source fills them in. */
 export function withMacros(text: string, range: Range): string {

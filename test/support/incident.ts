@@ -30,7 +30,7 @@ export type LeaseJson = {
   readonly reused: boolean
 }
 
-export type EventJson = {
+type EventJson = {
   readonly seq: string
   readonly type: string
   readonly time: string
@@ -39,12 +39,6 @@ export type EventJson = {
   readonly lease?: LeaseJson
   // biome-ignore lint/suspicious/noExplicitAny: JSON as it came
   readonly evidence?: any
-}
-
-type FindingJson = {
-  readonly address: string
-  readonly verdict: string
-  readonly because: readonly { readonly code: string; readonly source: string; readonly text: string }[]
 }
 
 /** What a workload is started with, and what its Reserve says besides. */
@@ -92,8 +86,7 @@ export type Scene = {
   /** The same, one line each, without times: those move when time passes. */
   log(filter?: object): Promise<readonly string[]>
   reaps(filter?: object): Promise<readonly EventJson[]>
-  /** What the dry run would do about an address, and why. */
-  finding(address: string): Promise<FindingJson | undefined>
+  /** Why the dry run would do to an address what it would do. */
   codes(address: string): Promise<readonly string[]>
   attention(
     ...codes: readonly string[]
@@ -103,7 +96,7 @@ export type Scene = {
 /** What looks at leases; the rest prunes and samples. */
 const JUDGING = ['recheck', 'judge', 'expire'] as const
 
-export type Play = (scene: Scene) => Promise<void>
+type Play = (scene: Scene) => Promise<void>
 
 /**
  * At the top of a test file: `incident('8.6 check-then-insert: …', ['CATCHES_UP_UNDER_THE_LOCK'], async (scene) => …)`. The scene
@@ -187,9 +180,6 @@ export function openScene({
   const wants = (owner: object, more: object = {}) => ({ network, owner, claims: [{ pool: 'web' }], ...more })
   const events = async (filter: object = {}): Promise<readonly EventJson[]> =>
     (await call.ok('AuditService/ListEvents', { network, pageSize: 1_000, ...filter })).events
-  const finding = async (address: string): Promise<FindingJson | undefined> =>
-    (await call.ok('LivenessService/Reconcile', { network, address, kept: true })).findings[0]
-
   return {
     network,
     call,
@@ -255,8 +245,11 @@ export function openScene({
         [seq, type, cause, lease?.address ?? '', lease?.state ?? ''].join(' '),
       ),
     reaps: (filter = {}) => events({ types: ['lease.reaped'], ...filter }),
-    finding,
-    codes: async (address) => ((await finding(address))?.because ?? []).map(({ code }) => code),
+    async codes(address) {
+      const asked = { network, address, kept: true }
+      const [found] = (await call.ok('LivenessService/Reconcile', asked)).findings
+      return (found?.because ?? []).map(({ code }: { readonly code: string }) => code)
+    },
     async attention(...codes) {
       return (await call.ok('LivenessService/ListAttention', { network, codes, each: true })).items
     },

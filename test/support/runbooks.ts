@@ -24,7 +24,7 @@ export function readCases(): readonly Case[] {
   })
 }
 
-export type Page = {
+type Page = {
   readonly name: string
   /** One statement each. */
   readonly statements: readonly string[]

@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process'
 import type { Writable } from 'node:stream'
 
-export type Shell = AsyncDisposable & {
+type Shell = AsyncDisposable & {
   /** What a terminal would show of the command, and how it ended. */
   run(command: string): Promise<{ readonly printed: string; readonly code: number }>
 }
