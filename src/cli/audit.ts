@@ -67,7 +67,7 @@ Examples:
     show: ({ state, seq: number, answer, steps }) => {
       const rows = steps.map((step) => [String(step.seq), time(step.time), step.what])
       const story = rows.length === 0 ? [] : ['', prose(['SEQ', 'TIME', 'WHAT'], rows, lineWidth())]
-      return [`${state} at number ${number}`, ...wrapped(answer, lineWidth()), ...story].join('\n')
+      return [`${state} at number ${number}`, wrapped(answer, lineWidth()), ...story].join('\n')
     },
   }),
   // -15m looks like an option; what is neither option nor time is refused as a time.

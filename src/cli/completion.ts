@@ -5,7 +5,7 @@ import { command, type Declared } from './verb.ts'
 export const completionCommand: Declared = (program) =>
   command('completion <shell>', {
     about: 'print what makes the shell complete commands and options',
-    choices: ['bash', 'zsh'],
+    argument: (shell) => shell.choices(['bash', 'zsh']),
     help: `
 Examples:
   source <(ipledger completion bash)

@@ -24,7 +24,7 @@ const ON_NODE = [
 export const importCommands = [
   command('import <format> <path>', {
     about: 'bring the leases of another allocator into the ledger',
-    choices: FORMATS,
+    argument: (format) => format.choices(FORMATS),
     options: ON_NODE,
     help: `
 <path> is a network's directory for host-local, for the others a file of at most 64 MiB. Says what it would do; --apply does it.

@@ -1,6 +1,5 @@
 /** What is done with leases: reserve, confirm, release, quarantine, reap, labels; and looking at them. */
 import { create, toJson } from '@bufbuild/protobuf'
-import type { Command } from 'commander'
 import { LeaseService, WatchLeasesResponseSchema } from '../gen/ipledger/v1/lease_pb.ts'
 import { type Lease, Removal } from '../gen/ipledger/v1/types_pb.ts'
 import { ask, connected } from './ask.ts'
@@ -8,7 +7,7 @@ import { leaseHistory } from './audit.ts'
 import { UsageError } from './failure.ts'
 import { type Format, JSON_ANSWERS, sheet, time } from './print.ts'
 import { leaseOrAddress, list, repeated } from './readers.ts'
-import { asking, type Field, group, verb } from './verb.ts'
+import { command, type Field, group, requestOptions, verb } from './verb.ts'
 import { addressOf, holderOf, leaseSheet, leaseTable, stateOf } from './views.ts'
 
 const { method } = LeaseService
@@ -20,7 +19,6 @@ const OWNER_FIELDS: readonly Field[] = [
   ['--incarnation <id>', 'one life of the owner: sandbox id, start', 'owner.incarnation'],
   ['--interface <name>', 'interface of the owner', 'owner.interface'],
 ]
-const UNCONFIRMED = { removal: Removal.UNCONFIRMED }
 /** Of which leases. */
 const OWNED: readonly Field[] = [
   ['--owner-kind <kind>', 'only of owners of this kind'],
@@ -87,7 +85,11 @@ export const heldCommands = [
     method: method.release,
     fields: [
       ...OWNER_FIELDS,
-      ['--removal-unconfirmed', 'it may still be configured: quarantined', () => UNCONFIRMED],
+      [
+        '--removal-unconfirmed',
+        'it may still be configured: quarantined',
+        () => ({ removal: Removal.UNCONFIRMED }),
+      ],
     ],
     help: `
 Names the lease, or its owner in full.
@@ -179,37 +181,38 @@ export const requestCommands = group(
   }),
 )
 
-export function watchCommand(program: Command): void {
-  const { made, request } = asking(program, 'watch', method.watchLeases.input, {
-    about: 'what happens to leases, from now on, until it is ended by Ctrl-C',
-    fields: [
-      ['--state <states>', 'reserved, active, quarantined, ended', 'states'],
-      ...OWNED,
-      ['--after <n>', 'what happened after this number, too; 0: everything'],
-      ['--after-digest <hex>', 'the digest that was answered beside that number'],
-      ['--held', 'first the leases that are held', 'sendInitialState'],
-    ],
-    help: `
+const { options: watchOptions, request: watchRequest } = requestOptions(method.watchLeases.input, [
+  ['--state <states>', 'reserved, active, quarantined, ended', 'states'],
+  ...OWNED,
+  ['--after <n>', 'what happened after this number, too; 0: everything'],
+  ['--after-digest <hex>', 'the digest that was answered beside that number'],
+  ['--held', 'first the leases that are held', 'sendInitialState'],
+])
+
+export const watchCommand = command('watch', {
+  about: 'what happens to leases, from now on, until it is ended by Ctrl-C',
+  options: watchOptions,
+  help: `
 It goes on where it was when the connection is lost. -o json prints a line for each answer of the server; the last
 \`position\` and \`digest\` are where --after and --after-digest go on.
 
 Examples:
   ipledger watch --pool web
   ipledger watch --after 48213 -o json`,
-  })
-  made.action(async () => {
-    const { output } = made.opts<{ readonly output?: Format }>()
+  async run(options: { readonly output?: Format }) {
     const client = await connected()
     const { watchLeases } = await import('../client/watch.ts')
     const onTrouble = (error: Error) => console.error(`ipledger: ${error.message}; trying again`)
-    for await (const { changes, position, digest } of watchLeases(client, request(), { onTrouble })) {
-      if (output === 'json') {
+    for await (const { changes, position, digest } of watchLeases(client, watchRequest(options), {
+      onTrouble,
+    })) {
+      if (options.output === 'json') {
         const answer = create(WatchLeasesResponseSchema, { changes: [...changes], position, digest })
         console.log(JSON.stringify(toJson(WatchLeasesResponseSchema, answer, JSON_ANSWERS)))
       } else for (const { lease, type, time: at } of changes) console.log(lineOf(lease!, type, time(at)))
     }
-  })
-}
+  },
+})
 
 /** Columns as wide as most need, since nobody knows what comes. */
 function lineOf(lease: Lease, type: string, at: string): string {

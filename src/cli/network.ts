@@ -31,7 +31,7 @@ export const networkCommands = group(
     fields: [
       ['--description <text>', 'new description; "" clears it'],
       ['--label <key=value>', 'new label, repeatable; together they replace all labels', 'labels'],
-      ['--no-labels', 'remove all labels', () => ({ updateMask: { paths: ['labels'] } })],
+      ['--no-labels', 'remove all labels', () => ({ labels: {} })],
     ],
   }),
   verb('resume [network]', {

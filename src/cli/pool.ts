@@ -4,8 +4,8 @@ import { formatValue, isMalformed, parseRange } from '../core/address.ts'
 import { PoolService } from '../gen/ipledger/v1/pool_pb.ts'
 import { ask } from './ask.ts'
 import { UsageError } from './failure.ts'
-import { list, repeated } from './readers.ts'
-import { type Field, group, maskOf, verb } from './verb.ts'
+import { list } from './readers.ts'
+import { type Field, group, masked, verb } from './verb.ts'
 
 const { method } = PoolService
 
@@ -24,7 +24,7 @@ const SETTINGS: readonly Field[] = [
   ],
   ['--default', 'used by a Reserve that names no pool; one of each family', 'isDefault'],
   ['--draining', 'hand out nothing new'],
-  ['--route <destination[=gateway]>', 'route for its workloads, repeatable', routesOf, repeated],
+  ['--route <destination[=gateway]>', 'route for its workloads, repeatable', 'options.routes', route],
   ['--dns <address>', 'resolver for its workloads; repeatable, or with commas', 'options.dns'],
   ['--mtu <bytes>', 'mtu for its workloads', 'options.mtu'],
   ['--misses <n>', 'lists without a workload before it is asked after (default: 3)', 'reapPolicy.misses'],
@@ -70,12 +70,12 @@ Examples:
       ['--no-gateway', 'it has none', () => ({ gateway: '' })],
       ['--add-exclude <address|cidr|first-last>', 'exclude this too; repeatable', null, list],
       ['--remove-exclude <address|cidr|first-last>', 'hand this entry out again; repeatable', null, list],
-      ['--no-exclude', 'remove all exclusions', () => ({ updateMask: { paths: ['exclude'] } })],
+      ['--no-exclude', 'remove all exclusions', () => ({ exclude: [] })],
       ['--no-confirm-within', 'no deadline of the pool', () => ({ confirmWithin: durationFromMs(0) })],
       ['--no-default', 'not used by a Reserve that names no pool', 'isDefault'],
       ['--no-draining', 'hand out again', 'draining'],
       ['--no-options', 'remove routes, dns and mtu', () => ({ options: {} })],
-      ['--no-labels', 'remove all labels', () => ({ updateMask: { paths: ['labels'] } })],
+      ['--no-labels', 'remove all labels', () => ({ labels: {} })],
     ],
     help: `
 --exclude replaces all exclusions, and what it does not repeat is handed out; --add-exclude and --remove-exclude keep the others.
@@ -103,8 +103,7 @@ type Update = MessageInitShape<typeof method.updatePool.input>
  */
 async function update(request: Update, { addExclude = [], removeExclude = [] }: Exclusions) {
   if (addExclude.length + removeExclude.length === 0) return ask(method.updatePool, request)
-  const paths = request.updateMask?.paths ?? []
-  if (request.exclude !== undefined || paths.includes('exclude'))
+  if (request.exclude !== undefined)
     throw new UsageError(
       '--exclude and --no-exclude say all of it: leave --add-exclude and --remove-exclude away.',
     )
@@ -124,23 +123,19 @@ async function update(request: Update, { addExclude = [], removeExclude = [] }: 
   const kept = before.filter((one) => !removed.includes(one))
   const exclude = [...new Set([...kept, ...addExclude.map(canonical)])]
   // What was read may have changed since.
-  const changed = { version, ...request, exclude, updateMask: { paths: [...paths, 'exclude'] } }
-  return ask(method.updatePool, maskOf(method.updatePool.input, changed) as Update)
+  return ask(method.updatePool, masked(method.updatePool.input, { version, ...request, exclude }))
 }
 
 /** As the server answers it. */
 function canonical(text: string): string {
   const range = parseRange(text)
   if (isMalformed(range)) throw new UsageError(`${range.malformed}.`)
-  const [first, last] = [formatValue(range.family, range.first), formatValue(range.family, range.last)]
-  return first === last ? first : `${first}-${last}`
+  const { family, first, last } = range
+  return [...new Set([formatValue(family, first), formatValue(family, last)])].join('-')
 }
 
-function routesOf(texts: readonly string[]): object {
-  const routes = texts.map((text) => {
-    const [destination, gateway = '', more] = text.split('=')
-    if (more !== undefined) throw new UsageError('A route is written destination or destination=gateway.')
-    return { destination, gateway }
-  })
-  return { options: { routes } }
+function route(text: string, before: readonly object[] = []): readonly object[] {
+  const [destination, gateway = '', more] = text.split('=')
+  if (more !== undefined) throw new UsageError('A route is written destination or destination=gateway.')
+  return [...before, { destination, gateway }]
 }

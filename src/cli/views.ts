@@ -6,7 +6,7 @@ import * as network from '../gen/ipledger/v1/network_pb.ts'
 import { PoolSchema } from '../gen/ipledger/v1/pool_pb.ts'
 import * as types from '../gen/ipledger/v1/types_pb.ts'
 import type { Verified } from '../ledger/verify.ts'
-import { fieldAt, nameOf, sheetOf, table, tableOf, time, wordsOf } from './print.ts'
+import { fieldAt, nameOf, rowOf, sheet, table, tableOf, textOf, time } from './print.ts'
 
 type View<M> = {
   /** `OWNER NODE:owner.node`: titles, and the fields below them; those without a field are in `cells`. */
@@ -120,8 +120,8 @@ export function answerText({ fields }: DescMessage, answer: Message): string {
 
 export function sheetText<D extends DescMessage>(desc: D, message: MessageShape<D> | undefined): string {
   if (message === undefined) return ''
-  const { sheet } = VIEWS.get(desc.typeName) as View<MessageShape<D>>
-  return sheetOf(desc, message, sheet?.(message))
+  const own = (VIEWS.get(desc.typeName) as View<MessageShape<D>>).sheet?.(message) ?? {}
+  return sheet({ ...rowOf(desc, message, own), ...own })
 }
 
 export function listText<D extends DescMessage>(
@@ -154,7 +154,7 @@ function cellAt(desc: DescMessage, path: string): (message: Message) => string {
     const value = valueAt<Message | bigint | undefined>(message, field)
     if (value === undefined) return ''
     if (inner !== undefined) return inner(value as Message)
-    return typeof value === 'bigint' ? String(value) : wordsOf(field, value as never)
+    return typeof value === 'bigint' ? String(value) : textOf(field, value as never)
   }
 }
 

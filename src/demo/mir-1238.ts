@@ -122,8 +122,7 @@ class Play {
     must(given.address !== address, 'worker gets another')
     const refusal = await this.#world.start('worker-2', address).catch((error: unknown) => error)
     must(refusal instanceof CallFailed && refusal.reason === 'ADDRESS_QUARANTINED', `${address} is refused`)
-    const said = wrapped(`"${refusal.message}"`, WIDTH).join('\n')
-    this.#show(`worker gets ${given.address}; worker-2 is refused:`, said)
+    this.#show(`worker gets ${given.address}; worker-2 is refused:`, wrapped(`"${refusal.message}"`, WIDTH))
   }
 
   async leak({ address }: Lease): Promise<void> {
