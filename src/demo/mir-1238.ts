@@ -2,8 +2,7 @@
  * MIR-1238 (mirendev/runtime#856), played on ipledger: a list from an index that lags, a clean-up that frees what the
  * list does not name, and another sandbox that asks for an address.
  *
- * Whatever is told is read back from the API first. What is not as it should be ends the demo with an error (`must`):
- * one that ends well has shown what it says.
+ * Each statement is read back from the API first; `must` ends the demo with an error where one is false.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { durationFromMs } from '@bufbuild/protobuf/wkt'
@@ -20,7 +19,7 @@ const POOL = 'sandboxes'
 const UNASKED = '10.8.0.77'
 const COOLDOWN_MS = 2_000
 const WIDTH = 112
-/** Until something must have followed. On a busy machine there are gaps between lists, and after one misses count anew. */
+/** On a busy machine there are gaps between lists, and after a gap misses count anew. */
 const MOST_LISTS = 30
 
 export const INTRODUCTION = `
@@ -49,7 +48,7 @@ export async function playMir1238(stage: Stage, say: (text: string) => void): Pr
   await play.refuse(api)
   await play.leak(api)
   await play.reuse(api)
-  await play.tell(api)
+  await play.recount(api)
 }
 
 class Play {
@@ -154,7 +153,7 @@ class Play {
     }
   }
 
-  async tell({ address }: Lease): Promise<void> {
+  async recount({ address }: Lease): Promise<void> {
     this.#step(`The whole story of ${address}.`)
     const { audit } = this.#stage.as.admin
     const verified = await audit.verifyNetwork({})
@@ -180,43 +179,38 @@ class Play {
 
   /** Lists, and has the jobs judge after each, until it is `done`; what was looked up meanwhile. */
   async #listUntil(done: (lookedUp: readonly LookedUp[]) => Promise<boolean>): Promise<readonly LookedUp[]> {
-    const lists: Awaited<ReturnType<Orchestrator['list']>>[] = []
-    const lookedUp = () => lists.flatMap((list) => list.lookedUp)
+    const lookedUp: LookedUp[] = []
+    const rows: Awaited<ReturnType<Orchestrator['list']>>['row'][] = []
     do {
-      must(lists.length < MOST_LISTS, `something follows from ${MOST_LISTS} lists`)
-      lists.push(await this.#world.list())
+      must(rows.length < MOST_LISTS, `something follows from ${MOST_LISTS} lists`)
+      const list = await this.#world.list()
+      lookedUp.push(...list.lookedUp)
+      rows.push(list.row)
       await this.#stage.judge()
-    } while (!(await done(lookedUp())))
-    const rows = lists.map(({ row }) => row)
+    } while (!(await done(lookedUp)))
     this.#show(tableOf('', rows))
-    return lookedUp()
+    return lookedUp
   }
 
   async #leaseAt(address: string): Promise<Lease | undefined> {
     return (await this.#stage.as.admin.leases.listLeases({ cidr: address })).leases[0]
   }
 
-  /** What runs where, beside what the ledger holds. */
+  /** What runs at each address, beside what the ledger holds. */
   async #compare(...unheld: readonly string[]): Promise<void> {
     const { leases } = await this.#stage.as.admin.leases.listLeases({ pools: [POOL] })
-    const lastByte = ({ address }: { readonly address: string }) => Number(address.split('.').at(-1))
-    const held = leases.map((lease) => ({
-      address: lease.address,
-      inTheLedger: stateOf(lease),
-      for: holderOf(lease),
+    const held = new Map(leases.map((lease) => [lease.address, lease]))
+    const addresses = [...held.keys(), ...unheld].sort((a, b) => a.localeCompare(b, 'en', { numeric: true }))
+    const rows = addresses.map((address) => ({
+      address,
+      runsThere: this.#world.running(address) ?? 'nobody',
+      inTheLedger: stateOf(held.get(address)) || 'no lease',
+      for: holderOf(held.get(address)),
     }))
-    const rows = [...held, ...unheld.map((address) => ({ address, inTheLedger: 'no lease', for: '' }))]
-      .sort((a, b) => lastByte(a) - lastByte(b))
-      .map(({ address, ...ledger }) => ({
-        address,
-        runsThere: this.#world.running(address) ?? 'nobody',
-        ...ledger,
-      }))
     this.#show(tableOf('', rows))
   }
 }
 
-/** What is told must be so. */
-function must(so: boolean, what: string): asserts so {
-  if (!so) throw new Error(`The demo did not go as it should. Not so: ${what}.`)
+function must(isSo: boolean, what: string): asserts isSo {
+  if (!isSo) throw new Error(`The demo did not go as it should. Not so: ${what}.`)
 }

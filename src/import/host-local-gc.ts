@@ -41,33 +41,31 @@ export async function sweepHostLocal(
   { network, node, cniCache, apply }: SweepOptions,
 ): Promise<{ readonly swept: readonly Swept[]; readonly imported: readonly Finding[] }> {
   const rows = hostLocalRows(dir, { node, cniCache })
-  const readable = rows.filter((row) => 'file' in row)
-  const leaked: { readonly row: (typeof readable)[number]; readonly why: string }[] = []
-  for (const row of readable) {
-    const why = await endOf(client, network, row)
-    if (why !== null) leaked.push({ row, why })
+  const files = rows.filter((row) => 'file' in row)
+  const ends = new Map<object, string>()
+  for (const row of files) {
+    const end = await endOf(client, network, row)
+    if (end !== null) ends.set(row, end)
   }
-  const others = rows.filter((row) => !leaked.some((one) => one.row === row))
-  const imported = await importRows(client, network, others, { apply })
-  const look = await lookAround(null)
-  const live = new Set(look.seen.map(({ address }) => address))
-  const swept: Swept[] = []
-  for (const { row, why } of leaked) {
-    const { path } = row.file
-    const kept = !look.complete
-      ? 'not every namespace of this node can be read'
-      : live.has(row.address)
-        ? SEEN
-        : null
-    if (kept !== null) swept.push({ path, outcome: 'kept', why: kept })
-    else swept.push(apply ? await removed(dir, row.file, why) : { path, outcome: 'removed', why })
-  }
+  const imported = await importRows(
+    client,
+    network,
+    rows.filter((row) => !ends.has(row)),
+    { apply },
+  )
   const findings = new Map(imported.map((finding) => [finding.where, finding]))
-  for (const row of readable) {
-    const found = leaked.some((one) => one.row === row) ? undefined : findings.get(row.where)
-    if (found === undefined) continue
-    const why = live.has(row.address) ? SEEN : await whyHeld(client, network, found)
-    swept.push({ path: row.file.path, outcome: 'kept', why })
+  const { seen, complete } = await lookAround(null)
+  const live = new Set(seen.map(({ address }) => address))
+  const swept: Swept[] = []
+  for (const row of files) {
+    const { path } = row.file
+    const end = ends.get(row)
+    if (live.has(row.address)) swept.push({ path, outcome: 'kept', why: SEEN })
+    else if (end === undefined)
+      swept.push({ path, outcome: 'kept', why: await whyHeld(client, network, findings.get(row.where)!) })
+    else if (!complete)
+      swept.push({ path, outcome: 'kept', why: 'not every namespace of this node can be read' })
+    else swept.push(apply ? await removed(dir, row.file, end) : { path, outcome: 'removed', why: end })
   }
   return { swept, imported }
 }
