@@ -8,23 +8,22 @@ import {
 } from '../gen/ipledger/v1/audit_pb.ts'
 import { ask } from './ask.ts'
 import { lineWidth, prose, time, wrapped } from './print.ts'
-import { fromOf, momentOf, toOf, WHEN_HELP, when } from './readers.ts'
+import { fromOf, toOf, WHEN_HELP, type When, when } from './readers.ts'
 import { type Field, verb } from './verb.ts'
 import { leaseTable, listText } from './views.ts'
 
 const { method } = AuditService
 
-const STRETCH: readonly Field[] = [
+const RANGE: readonly Field[] = [
   ['--from <when>', 'from then on', fromOf, when],
   ['--to <when>', 'up to then', toOf, when],
 ]
 
 export const auditCommands = [
-  verb('events', {
+  verb('events', method.listEvents, {
     about: "a network's log",
-    method: method.listEvents,
     fields: [
-      ...STRETCH,
+      ...RANGE,
       ['--after-seq <n>', 'only events with a greater number'],
       ['--before-seq <n>', 'only events with a smaller number'],
       ['--address <address>', 'only about the lease or block that contains it'],
@@ -42,11 +41,10 @@ Examples:
   ipledger events --from -15m --type lease.reaped
   ipledger events --owner-kind pod --owner-name default/web-0`,
   }),
-  verb('history <address|cidr>', {
+  verb('history <address|cidr>', method.getAddressHistory, {
     about: 'who had it, and what happened',
-    method: method.getAddressHistory,
     argument: (text) => (text.includes('/') ? { cidr: text } : { address: text }),
-    fields: STRETCH,
+    fields: RANGE,
     help: `${WHEN_HELP}
 
 Examples:
@@ -55,10 +53,9 @@ Examples:
     run: (request) => ask(method.getAddressHistory, { ...request, descending: true }),
     show: historyText,
   }),
-  verb('explain <address>', {
+  verb('explain <address>', method.explainAddress, {
     about: 'why an address is free, cooling, held or quarantined, and what led there',
-    method: method.explainAddress,
-    fields: [['--at <when>', 'as it was then (default: now)', momentOf, when]],
+    fields: [['--at <when>', 'as it was then (default: now)', (point: When) => point, when]],
     help: `${WHEN_HELP}
 
 Examples:
@@ -74,10 +71,9 @@ Examples:
   (parent: Command) => asOf(parent).allowUnknownOption(),
 ]
 
-const asOf = verb('as-of <when>', {
+const asOf = verb('as-of <when>', method.listLeasesAsOf, {
   about: 'the leases as they were at a time or a number',
-  method: method.listLeasesAsOf,
-  argument: (text) => momentOf(when(text)),
+  argument: when,
   fields: [['--pool <name>', 'only leases of this pool']],
   help: `${WHEN_HELP}
 
@@ -92,9 +88,8 @@ Examples:
 })
 
 /** In the group of what is done with leases. */
-export const leaseHistory = verb('history <lease-id>', {
+export const leaseHistory = verb('history <lease-id>', method.getLeaseHistory, {
   about: 'what happened to a lease, also one that has ended',
-  method: method.getLeaseHistory,
   run: (request) => ask(method.getLeaseHistory, { ...request, descending: true }),
   show: historyText,
 })

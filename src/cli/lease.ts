@@ -28,9 +28,8 @@ const OWNED: readonly Field[] = [
   ['--pool <names>', 'only of these pools; repeatable, or with commas', 'pools'],
 ]
 
-export const reserveCommand = verb('reserve', {
+export const reserveCommand = verb('reserve', method.reserve, {
   about: 'give a workload its addresses, all or nothing',
-  method: method.reserve,
   fields: [
     ...OWNER_FIELDS,
     ['--node <name>', 'where it runs', 'owner.node'],
@@ -74,15 +73,13 @@ function claimsOf({ pool = [], prefer = [], address = [], preferPrevious = false
 }
 
 export const heldCommands = [
-  verb('confirm [lease-id]', {
+  verb('confirm [lease-id]', method.confirm, {
     about: 'say that the address is configured',
-    method: method.confirm,
     fields: OWNER_FIELDS,
     help: '\nNames the lease, or its owner in full. A refused confirm means: unconfigure the address.',
   }),
-  verb('release [lease-id]', {
+  verb('release [lease-id]', method.release, {
     about: 'give addresses back; they cool before anybody else gets them',
-    method: method.release,
     fields: [
       ...OWNER_FIELDS,
       [
@@ -98,15 +95,13 @@ Examples:
   ipledger release default/42
   ipledger release --kind pod --name default/web-0 --uid 9b3c… --incarnation 5f1e… --interface eth0`,
   }),
-  verb('quarantine <lease-id|address>', {
+  verb('quarantine <lease-id|address>', method.quarantine, {
     about: 'take an address out of use until an operator reaps it',
-    method: method.quarantine,
     argument: leaseOrAddress,
     help: '\nExample:\n  ipledger quarantine 10.0.0.17 --why "answers ping, owner unknown"',
   }),
-  verb('reap [lease-id]', {
+  verb('reap [lease-id]', method.reap, {
     about: "end a lease, or all of a node, by an operator's word that nothing uses the addresses",
-    method: method.reap,
     fields: [
       ['--version <n>', 'with a lease: its version when you looked ("lease get")'],
       ['--node <name>', 'all leases of a node that is gone for good'],
@@ -134,9 +129,8 @@ Examples:
 export const leaseCommands = group(
   'lease',
   'who holds what',
-  verb('list', {
+  verb('list', method.listLeases, {
     about: 'leases that are held now, by address',
-    method: method.listLeases,
     fields: [
       ['--state <states>', 'reserved, active, quarantined', 'states'],
       ...OWNED,
@@ -145,12 +139,12 @@ export const leaseCommands = group(
       ['--quarantine-reason <reasons>', 'only those quarantined for it', 'quarantineReasons'],
     ],
   }),
-  verb('get <lease-id|address>', {
-    ...{ about: 'one lease that is held now', method: method.getLease, argument: leaseOrAddress },
+  verb('get <lease-id|address>', method.getLease, {
+    about: 'one lease that is held now',
+    argument: leaseOrAddress,
   }),
-  verb('labels <lease-id>', {
+  verb('labels <lease-id>', method.updateLabels, {
     about: "replace the labels of a lease's owner",
-    method: method.updateLabels,
     fields: [
       ['--label <key=value>', 'label, repeatable', 'labels'],
       ['--no-labels', 'remove all labels', () => ({ labels: {} })],
@@ -167,9 +161,8 @@ export const leaseCommands = group(
 export const requestCommands = group(
   'request',
   'remembered requests',
-  verb('get <request-id>', {
+  verb('get <request-id>', method.getRequest, {
     about: 'what became of a request',
-    method: method.getRequest,
     fields: [
       ['--node <name>', "of a caller whose token is bound to this node; default: your token's", 'node'],
     ],

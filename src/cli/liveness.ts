@@ -12,9 +12,8 @@ const { method } = LivenessService
 const sources = group(
   'source',
   'what says which addresses are alive',
-  verb('register <id>', {
+  verb('register <id>', method.registerSource, {
     about: 'make a source known, in dry run: what it sees is not handed out, and nothing else follows',
-    method: method.registerSource,
     fields: [
       ['--owner-kinds <kinds>', 'kinds of owners it can see: pod,container', 'sight.ownerKinds'],
       ['--kind <kind>', 'push (it reports), or docker, kubernetes, http (it is asked)'],
@@ -34,9 +33,8 @@ Examples:
   ipledger source register docker-1 --kind docker --node node-1 --owner-kinds container \\
     --settings '{"socketPath": "/var/run/docker.sock", "network": "sandboxes"}'`,
   }),
-  verb('enable <id>', {
+  verb('enable <id>', method.enableSource, {
     about: 'believe a source from now on; look at what it lists first: sighting list',
-    method: method.enableSource,
     fields: [
       ['--accept-unlisted', 'also if it lists less than half of the leases that are placed on its node'],
     ],
@@ -45,26 +43,23 @@ Examples:
         `It is a witness of ${placed} leases of its node from now on, and lists ${listed} of them.`,
     ],
   }),
-  verb('retire <id>', {
+  verb('retire <id>', method.retireSource, {
     about: 'end a source for good, and all that it lists; its id is not used again',
-    method: method.retireSource,
     notes: ({ unwitnessed, unlisted }) => [
       unwitnessed > 0 &&
         `${unwitnessed} leases lost their last witness: they are held until they are released, or reaped by an operator.`,
       unlisted > 0 && `${unlisted} free addresses that only it listed may be handed out from now on.`,
     ],
   }),
-  verb('list', {
+  verb('list', method.listSources, {
     about: 'sources, by id, and how they stand by their reports',
-    method: method.listSources,
     fields: [
       ['--node <name>', 'only of this node'],
       ['--state <states>', 'registered, enabled, retired', 'states'],
     ],
   }),
-  verb('get <id>', {
+  verb('get <id>', method.listSources, {
     about: 'what one source declares, and how far it is believed',
-    method: method.listSources,
     run: async (request) => {
       const answer = await ask(method.listSources, request)
       if (answer.sources.length > 0) return answer
@@ -79,9 +74,8 @@ export const livenessCommands = [
   group(
     'sighting',
     'what sources see',
-    verb('list', {
+    verb('list', method.listSightings, {
       about: 'who is seen where, by address',
-      method: method.listSightings,
       fields: [
         ['--source <id>', 'only by this source'],
         ['--address <address>', 'only there; of a block that is leased as one, anywhere in it'],
@@ -89,9 +83,8 @@ export const livenessCommands = [
       ],
     }),
   ),
-  verb('reconcile', {
+  verb('reconcile', method.reconcile, {
     about: 'what would be done about leases now, and why',
-    method: method.reconcile,
     fields: [
       ['--dry-run', 'required: nothing is done', null],
       ['--pool <name>', 'only about this pool'],
@@ -112,9 +105,8 @@ Examples:
       )
     },
   }),
-  verb('attention', {
+  verb('attention', method.listAttention, {
     about: 'everything that waits for a person, or for an answer',
-    method: method.listAttention,
     fields: [
       ['--code <codes>', 'only of these; repeatable, or with commas: HELD,SOURCE_SILENT', 'codes'],
       ['--source <id>', 'only of this source'],

@@ -37,9 +37,8 @@ const SETTINGS: readonly Field[] = [
 export const poolCommands = group(
   'pool',
   'CIDRs of a network from which leases are cut',
-  verb('create <name>', {
+  verb('create <name>', method.createPool, {
     about: 'make a pool',
-    method: method.createPool,
     fields: [
       ['--cidr <cidr>', 'the addresses it hands out'],
       ['--prefix-length <n>', 'size of one lease, for ever: 28 delegates /28 blocks (default: one address)'],
@@ -51,18 +50,16 @@ Examples:
   ipledger pool create web --cidr 10.0.0.0/24 --gateway 10.0.0.1 --exclude 10.0.0.2-10.0.0.9 --cooldown 2m
   ipledger pool create nodes --cidr 10.64.0.0/12 --prefix-length 26`,
   }),
-  verb('list', {
+  verb('list', method.listPools, {
     about: 'pools of a network with their usage, by name',
-    method: method.listPools,
     fields: [
       ['--label <key=value>', 'only pools with this label, repeatable', 'labels'],
       ['--cidr <cidr>', 'only pools that overlap it'],
     ],
   }),
-  verb('get <name>', { about: 'one pool with its usage', method: method.getPool }),
-  verb('update <name>', {
+  verb('get <name>', method.getPool, { about: 'one pool with its usage' }),
+  verb('update <name>', method.updatePool, {
     about: 'change a pool; what is not named stays',
-    method: method.updatePool,
     fields: [
       ['--new-name <name>', 'rename it'],
       ['--cidr <cidr>', 'grow or shrink it'],
@@ -88,9 +85,8 @@ Examples:
   ipledger pool update web --draining`,
     run: update,
   }),
-  verb('delete <name>', {
+  verb('delete <name>', method.deletePool, {
     about: 'remove a pool; only an empty one whose addresses have all cooled',
-    method: method.deletePool,
   }),
 )
 

@@ -43,7 +43,6 @@ type Declaration = {
 }
 
 type Verb<I extends DescMessage, O extends DescMessage, X> = Declaration & {
-  readonly method: DescMethodUnary<I, O>
   readonly fields?: readonly Field[]
   /** From the argument to fields of the request. Default: the field of its name. */
   readonly argument?: (text: string) => object
@@ -137,7 +136,8 @@ function withField(tree: Tree, [name = '', ...rest]: readonly string[], value: u
 export const verb =
   <I extends DescMessage, O extends DescMessage, X extends object = object>(
     usage: string,
-    { method, fields = [], argument, run, show, notes, isFailure, required = [], ...about }: Verb<I, O, X>,
+    method: DescMethodUnary<I, O>,
+    { fields = [], argument, run, show, notes, isFailure, required = [], ...about }: Verb<I, O, X>,
   ) =>
   (parent: Command): Command => {
     const [, word = ''] = /[<[]([\w-]+)/.exec(usage) ?? []
