@@ -10,7 +10,7 @@ import { type Format, outputOption } from './print.ts'
 import { command, group, printAnswer } from './verb.ts'
 import { verifiedText } from './views.ts'
 
-/** Loaded only by the command that needs it: the others talk to a server and start in a tenth of the time. */
+/** Loaded only by the command that needs it: the others start in a tenth of the time. */
 const load = () => import('./on-database.ts')
 
 export const databaseCommands = [
@@ -102,18 +102,20 @@ async function verify(options: VerifyOptions & { readonly server?: boolean }): P
   if (!answer.complete || answer.findings.length > 0) throw new SilentExit()
 }
 
-async function recover(options: RecoverOptions, network: string | undefined): Promise<void> {
-  const { why, above, output } = options
-  if ((options.end === true || above !== undefined) && network === undefined)
+type Recover = RecoverOptions & { readonly end?: boolean; readonly database?: boolean }
+
+async function recover(options: Recover, network: string | undefined): Promise<void> {
+  const { why, above, end, output } = options
+  if ((end === true || above !== undefined) && network === undefined)
     throw new UsageError('Say which network: ipledger recover NETWORK …')
   if (options.database === true) return (await load()).runRecover(network, options)
   const { beginRecovery, endRecovery, listNetworks } = NetworkService.method
-  if (options.end === true)
+  if (end === true)
     return printAnswer(output, endRecovery, await ask(endRecovery, { network: network!, why }))
   const named = network === undefined ? (await everyPage(listNetworks, {})).networks : [{ name: network }]
   for (const { name } of named) {
-    const asked = { network: name, why, ...(above !== undefined && { above: BigInt(above) }) }
-    await printAnswer(output, beginRecovery, await ask(beginRecovery, asked))
+    const request = { network: name, why, ...(above !== undefined && { above: BigInt(above) }) }
+    await printAnswer(output, beginRecovery, await ask(beginRecovery, request))
   }
 }
 

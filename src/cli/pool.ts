@@ -18,10 +18,7 @@ const SETTINGS: readonly Field[] = [
   ['--confirm-within <duration>', 'deadline of Reserves that name none (default: no deadline)'],
   ['--liveness <available|strict>', 'what Reserve does when sources are silent'],
   ['--owner-limit <n>', 'leases one owner may hold in it (default: 4)'],
-  [
-    '--node-limit <n>',
-    'leases one node may hold in it, with spares and quarantines on its word (default: any)',
-  ],
+  ['--node-limit <n>', 'leases, spares and quarantines that one node may hold in it (default: any)'],
   ['--default', 'used by a Reserve that names no pool; one of each family', 'isDefault'],
   ['--draining', 'hand out nothing new'],
   ['--route <destination[=gateway]>', 'route for its workloads, repeatable', 'options.routes', route],

@@ -11,7 +11,7 @@ import { list, whole } from './readers.ts'
 import { awaitSignals, SIGNALS } from './stopping.ts'
 import { command } from './verb.ts'
 
-/** Loaded only by the command that needs it: the others talk to a server and start in a tenth of the time. */
+/** Loaded only by the command that needs it: the others start in a tenth of the time. */
 const load = () => import('./serve.ts')
 
 export const processCommands = [
@@ -88,10 +88,10 @@ IPLEDGER_DIR=<path> ipledger serve.`,
   }),
 ]
 
-/** Programs that stand above this room are processes of their own. They are told as JSON what they are asked. */
-async function runProgram(path: string, asked: object): Promise<void> {
+/** Programs above this room are processes of their own. Their options are JSON. */
+async function runProgram(path: string, options: object): Promise<void> {
   const file = new URL(`../../${path}${extname(import.meta.filename)}`, import.meta.url)
-  const args = [...process.execArgv, fileURLToPath(file), JSON.stringify(asked)]
+  const args = [...process.execArgv, fileURLToPath(file), JSON.stringify(options)]
   const child = spawn(process.execPath, args, { stdio: 'inherit' })
   for (const signal of SIGNALS) process.on(signal, () => child.kill(signal))
   const [code] = (await once(child, 'exit')) as [number | null]

@@ -13,12 +13,7 @@ import { type Format, outputOption, print, sheet, tableOf } from './print.ts'
 import { fromOf, seq, toOf } from './readers.ts'
 import { command, group } from './verb.ts'
 
-type Options = {
-  readonly network: string
-  readonly from?: bigint
-  readonly to?: bigint
-  readonly output?: Format
-}
+type Options = Readonly<{ network: string; from?: bigint; to?: bigint; output?: Format }>
 /** `then`: the policy of its day. By that one a reap that differs or can't be read means that the log or the judge is wrong. */
 type Which = 'then' | 'today'
 

@@ -21,12 +21,7 @@ const sandboxOf = (name: string) => {
   return { kind: 'sandbox', name, uid: `sb-${name}`, incarnation: '1', node: 'node-1' }
 }
 
-type Options = {
-  readonly client: IpledgerClient
-  readonly id: string
-  readonly pool: string
-  readonly intervalMs: number
-}
+type Options = Readonly<{ client: IpledgerClient; id: string; pool: string; intervalMs: number }>
 
 export class Orchestrator {
   readonly #options: Options

@@ -40,7 +40,10 @@ export async function importRows(
   const batches = batchesOf(wanted)
   const lanes = Array.from({ length: IN_FLIGHT }, async () => {
     for (const batch of batches) {
-      const requests = batch.map((row) => requestOf(network, row))
+      const requests = batch.map((row) => {
+        const owner = { ...filled(row), labels: { ...row.owner.labels } }
+        return { network, owner, claims: [{ address: row.address }], confirmed: true }
+      })
       const { results } = await client.leases.batchReserve({ network, requests, validateOnly: !apply })
       for (const [at, { where, address }] of batch.entries()) {
         const { result } = results[at]!
@@ -105,13 +108,6 @@ export const filled = ({ owner }: Row) => ({
   incarnation: owner.incarnation ?? '',
   interface: owner.interface || 'eth0',
   node: owner.node ?? '',
-})
-
-const requestOf = (network: string, row: Row) => ({
-  network,
-  owner: { ...filled(row), labels: { ...row.owner.labels } },
-  claims: [{ address: row.address }],
-  confirmed: true,
 })
 
 const COLUMNS = 'address,kind,name,uid,incarnation,interface,node,labels,pool,state,lease'

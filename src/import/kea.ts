@@ -13,20 +13,7 @@ const INFINITE = 0xffff_ffff
 /** Kea's value for no DUID. */
 const NO_DUID = '00:00:00'
 
-type KeaLease = {
-  readonly address: string
-  readonly state: string
-  /** Seconds. */
-  readonly lifetime: number
-  /** Milliseconds since 1970. NaN: it can't be read, so it has not come. */
-  readonly ends: number
-  readonly hardware: string
-  readonly client: string
-  readonly duid: string
-  readonly iaid: number
-  readonly hostname: string
-  readonly isPrefix: boolean
-}
+type KeaLease = ReturnType<typeof leaseOf>
 
 /** The last line about an address counts. */
 export function keaRows(path: string, now = Date.now()): Read {
@@ -50,7 +37,7 @@ function unquoted(line: string, count: number): readonly string[] {
   return cells?.length === count ? cells : line.split(',')
 }
 
-function leaseOf(cells: Cells): KeaLease {
+function leaseOf(cells: Cells) {
   const { address = '', state = '0', valid_lifetime = '', expire = '', iaid = '', hostname = '' } = cells
   return {
     // The table of IPv4 leases has numbers.
@@ -59,7 +46,9 @@ function leaseOf(cells: Cells): KeaLease {
         ? formatAddress({ family: 4, value: BigInt(address) })
         : address,
     state,
+    /** Seconds. */
     lifetime: Number(valid_lifetime || Number.NaN),
+    /** Milliseconds since 1970. NaN: it can't be read, so it has not come. */
     ends: /^\d+$/.test(expire) ? Number(expire) * 1_000 : timeOf(expire),
     hardware: bytesOf(cells.hwaddr),
     client: bytesOf(cells.client_id),
