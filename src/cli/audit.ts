@@ -1,4 +1,4 @@
-/** What happened, and what follows from it: events, history, explain, as-of. */
+/** The past: events, history, explain, as-of. */
 import type { Command } from 'commander'
 import {
   AuditService,
@@ -15,8 +15,8 @@ import { leaseTable, listText } from './views.ts'
 const { method } = AuditService
 
 const RANGE: readonly Field[] = [
-  ['--from <when>', 'from then on', fromOf, when],
-  ['--to <when>', 'up to then', toOf, when],
+  ['--from <when>', 'from this time or number on', fromOf, when],
+  ['--to <when>', 'up to this time or number', toOf, when],
 ]
 
 export const auditCommands = [
@@ -42,7 +42,7 @@ Examples:
   ipledger events --owner-kind pod --owner-name default/web-0`,
   }),
   verb('history <address|cidr>', method.getAddressHistory, {
-    about: 'who had it, and what happened',
+    about: 'holders and events of an address or a block',
     argument: (text) => (text.includes('/') ? { cidr: text } : { address: text }),
     fields: RANGE,
     help: `${WHEN_HELP}
@@ -54,7 +54,7 @@ Examples:
     show: historyText,
   }),
   verb('explain <address>', method.explainAddress, {
-    about: 'why an address is free, cooling, held or quarantined, and what led there',
+    about: 'the state of an address, and the events that led to it',
     fields: [['--at <when>', 'as it was then (default: now)', (point: When) => point, when]],
     help: `${WHEN_HELP}
 
@@ -67,7 +67,7 @@ Examples:
       return [`${state} at number ${number}`, wrapped(answer, lineWidth()), ...story].join('\n')
     },
   }),
-  // -15m looks like an option; what is neither option nor time is refused as a time.
+  // -15m looks like an option; an unknown option is refused as a time.
   (parent: Command) => asOf(parent).allowUnknownOption(),
 ]
 
@@ -87,9 +87,9 @@ Examples:
   },
 })
 
-/** In the group of what is done with leases. */
+/** In the group `lease`. */
 export const leaseHistory = verb('history <lease-id>', method.getLeaseHistory, {
-  about: 'what happened to a lease, also one that has ended',
+  about: 'events of a lease, also of one that has ended',
   run: (request) => ask(method.getLeaseHistory, { ...request, descending: true }),
   show: historyText,
 })

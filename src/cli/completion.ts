@@ -4,7 +4,7 @@ import { command, type Declared } from './verb.ts'
 
 export const completionCommand: Declared = (program) =>
   command('completion <shell>', {
-    about: 'print what makes the shell complete commands and options',
+    about: 'print a script by which the shell completes commands and options',
     argument: (shell) => shell.choices(['bash', 'zsh']),
     help: `
 Examples:

@@ -95,7 +95,7 @@ function unanswered({ cause, code, message }: CallFailed, url: string): string {
     EAI_AGAIN: unknown,
     HPE_INVALID_CONSTANT: `what listens at ${url} does not speak HTTP/1.1: is it the port of gRPC? Correct IPLEDGER_URL.`,
   }
-  return `ipledger: ${texts[system] ?? `no answer from ${url} (${code}: ${message}). What became of a write is unknown; repeating it is safe, surely so with --request-id.`}`
+  return `ipledger: ${texts[system] ?? `no answer from ${url} (${code}: ${message}). A write may have been done; repeating it is safe, surely so with --request-id.`}`
 }
 
 function systemCode(error: unknown): string {

@@ -22,7 +22,7 @@ const ON_NODE = [
   ['--network <name>', 'network of the ledger', 'default'],
   ['--node <name>', "where host-local's containers run", hostname()],
   ['--cni-cache <directory>', "where the container runtime's library says which are pods", '/var/lib/cni'],
-  ['--apply', 'do it; without, say what would be done', false],
+  ['--apply', 'do it; without, print the plan', false],
   outputOption(),
 ] as const
 
@@ -32,9 +32,9 @@ export const importCommands = [
     argument: (format) => format.choices(Object.keys(READERS)),
     options: ON_NODE,
     help: `
-<path> is a network's directory for host-local, for the others a file of at most 64 MiB. Says what it would do; --apply does it.
-Imported leases are ACTIVE and like all others. What somebody else holds is a conflict and stays as it is. A second run finds what
-the first one made. Exit code 1: something was not imported that has not ended.
+<path> is a network's directory for host-local, for the others a file of at most 64 MiB. Prints its plan; --apply does it.
+Imported leases are ACTIVE and like all others. An address that another owner holds is a conflict and stays as it is. A second run
+finds the leases of the first. Exit code 1: something was not imported that has not ended.
 
 Examples:
   ipledger import host-local /var/lib/cni/networks/blue --node node-1
@@ -68,7 +68,7 @@ Examples:
       options: ON_NODE,
       help: `
 <directory> is that of a network. Files that the ledger does not know are imported first; sources then judge them like all leases.
-Run it as root on the node, again and again. Nothing is removed whose address a namespace of this node has. Exit code 1: a file
+Run it as root on the node, again and again. A file stays while a namespace of this node has its address. Exit code 1: a file
 could not be removed or imported.
 
 Example:

@@ -1,4 +1,4 @@
-/** What is done with leases: reserve, confirm, release, quarantine, reap, labels; and looking at them. */
+/** Leases: reserve, confirm, release, quarantine, reap, labels; lists, and watch. */
 import { create, toJson } from '@bufbuild/protobuf'
 import { LeaseService, WatchLeasesResponseSchema } from '../gen/ipledger/v1/lease_pb.ts'
 import { type Lease, Removal } from '../gen/ipledger/v1/types_pb.ts'
@@ -13,13 +13,12 @@ import { addressOf, holderOf, leaseSheet, leaseTable, stateOf } from './views.ts
 const { method } = LeaseService
 
 const OWNER_FIELDS: readonly Field[] = [
-  ['--kind <kind>', 'what the owner is: pod, container, vm, sandbox, infrastructure, …', 'owner.kind'],
+  ['--kind <kind>', 'kind of the owner: pod, container, vm, sandbox, infrastructure, …', 'owner.kind'],
   ['--name <name>', 'name of the owner, unique per kind in a network: default/web-0', 'owner.name'],
   ['--uid <uid>', 'identity at its authority: pod uid, container id', 'owner.uid'],
   ['--incarnation <id>', 'one life of the owner: sandbox id, start', 'owner.incarnation'],
   ['--interface <name>', 'interface of the owner', 'owner.interface'],
 ]
-/** Of which leases. */
 const OWNED: readonly Field[] = [
   ['--owner-kind <kind>', 'only of owners of this kind'],
   ['--owner-name <name>', 'only of owners of this name'],
@@ -79,7 +78,7 @@ export const heldCommands = [
     help: '\nNames the lease, or its owner in full. A refused confirm means: unconfigure the address.',
   }),
   verb('release [lease-id]', method.release, {
-    about: 'give addresses back; they cool before anybody else gets them',
+    about: 'give addresses back; they cool before another owner gets them',
     fields: [
       ...OWNER_FIELDS,
       [
@@ -101,7 +100,7 @@ Examples:
     help: '\nExample:\n  ipledger quarantine 10.0.0.17 --why "answers ping, owner unknown"',
   }),
   verb('reap [lease-id]', method.reap, {
-    about: "end a lease, or all of a node, by an operator's word that nothing uses the addresses",
+    about: 'end a lease, or all of a node, because an operator says that nothing uses the addresses',
     fields: [
       ['--version <n>', 'with a lease: its version when you looked ("lease get")'],
       ['--node <name>', 'all leases of a node that is gone for good'],
@@ -109,7 +108,7 @@ Examples:
     ],
     help: `
 It must be true: a machine that only lost its network still uses its addresses. A node is not reaped while one of its sources
-reports. What a source of another node lists is kept, and so is what an operator quarantined. A node that was renamed must list
+reports. Leases that a source of another node lists are kept, and so are quarantines by an operator. A node that was renamed must list
 its addresses under its new name first.
 
 Examples:
@@ -128,7 +127,7 @@ Examples:
 
 export const leaseCommands = group(
   'lease',
-  'who holds what',
+  'leases of a network',
   verb('list', method.listLeases, {
     about: 'leases that are held now, by address',
     fields: [
@@ -162,10 +161,8 @@ export const requestCommands = group(
   'request',
   'remembered requests',
   verb('get <request-id>', method.getRequest, {
-    about: 'what became of a request',
-    fields: [
-      ['--node <name>', "of a caller whose token is bound to this node; default: your token's", 'node'],
-    ],
+    about: 'the outcome of a request',
+    fields: [['--node <name>', "node of the caller's token; default: your token's", 'node']],
     show: ({ requestId: request, committed, method, at, seq: event, leases }) =>
       committed
         ? `${sheet({ request, method, committed: time(at), event })}\n\n${leaseTable(leases)}`
@@ -177,13 +174,13 @@ export const requestCommands = group(
 const { options: watchOptions, request: watchRequest } = requestOptions(method.watchLeases.input, [
   ['--state <states>', 'reserved, active, quarantined, ended', 'states'],
   ...OWNED,
-  ['--after <n>', 'what happened after this number, too; 0: everything'],
+  ['--after <n>', 'also events after this number; 0: all'],
   ['--after-digest <hex>', 'the digest that was answered beside that number'],
   ['--held', 'first the leases that are held', 'sendInitialState'],
 ])
 
 export const watchCommand = command('watch', {
-  about: 'what happens to leases, from now on, until it is ended by Ctrl-C',
+  about: 'events of leases, from now on, until Ctrl-C',
   options: watchOptions,
   help: `
 It goes on where it was when the connection is lost. -o json prints a line for each answer of the server; the last
@@ -207,7 +204,7 @@ Examples:
   },
 })
 
-/** Columns as wide as most need, since nobody knows what comes. */
+/** Columns as wide as most lines need: later lines are not known. */
 function lineOf(lease: Lease, type: string, at: string): string {
   const before = [String(lease.version).padEnd(8), at.padEnd(20), (type || 'held').padEnd(17)]
   const cells = [...before, addressOf(lease).padEnd(15), stateOf(lease).padEnd(11), holderOf(lease)]

@@ -1,4 +1,4 @@
-/** Sources are made known, believed, ended; what they see, what follows from it, and what waits for a person. */
+/** Sources, their sightings, the findings that follow, and attention. */
 import { ATTENTION } from '../core/attention.ts'
 import { LivenessService, SourceSchema } from '../gen/ipledger/v1/liveness_pb.ts'
 import { ask } from './ask.ts'
@@ -11,9 +11,10 @@ const { method } = LivenessService
 
 const sources = group(
   'source',
-  'what says which addresses are alive',
+  'reporters of live addresses',
   verb('register <id>', method.registerSource, {
-    about: 'make a source known, in dry run: what it sees is not handed out, and nothing else follows',
+    about:
+      'make a source known, in dry run: addresses that it lists are not handed out, and nothing else follows',
     fields: [
       ['--owner-kinds <kinds>', 'kinds of owners it can see: pod,container', 'sight.ownerKinds'],
       ['--kind <kind>', 'push (it reports), or docker, kubernetes, http (it is asked)'],
@@ -25,8 +26,8 @@ const sources = group(
     required: ['ownerKinds'],
     help: `
 The same declaration again changes nothing; one with other kinds of owners, families or interval replaces it, and is in dry
-run again. One of another kind, node or settings is another source: register and enable another id, let it report what
-runs, then retire this one.
+run again. One of another kind, node or settings is another source: register and enable another id, let it report,
+then retire this one.
 
 Examples:
   ipledger source register agent-1 --node node-1 --owner-kinds pod
@@ -59,7 +60,7 @@ Examples:
     ],
   }),
   verb('get <id>', method.listSources, {
-    about: 'what one source declares, and how far it is believed',
+    about: 'one source: its declaration and its status',
     run: async (request) => {
       const answer = await ask(method.listSources, request)
       if (answer.sources.length > 0) return answer
@@ -73,23 +74,23 @@ export const livenessCommands = [
   sources,
   group(
     'sighting',
-    'what sources see',
+    'addresses that sources see',
     verb('list', method.listSightings, {
-      about: 'who is seen where, by address',
+      about: 'sightings, by address',
       fields: [
         ['--source <id>', 'only by this source'],
         ['--address <address>', 'only there; of a block that is leased as one, anywhere in it'],
-        ['--vanished', 'also what is listed no more'],
+        ['--vanished', 'also sightings that have ended'],
       ],
     }),
   ),
   verb('reconcile', method.reconcile, {
-    about: 'what would be done about leases now, and why',
+    about: 'findings about leases now: the verdict and the reason',
     fields: [
       ['--dry-run', 'required: nothing is done', null],
       ['--pool <name>', 'only about this pool'],
       ['--address <address>', 'only about the lease there'],
-      ['--source <id>', 'only what this source lists, or is a witness of'],
+      ['--source <id>', 'only leases that this source lists or is a witness of'],
       ['--kept', 'also leases about which nothing would be done'],
     ],
     help: `
@@ -101,7 +102,7 @@ Examples:
     run: (request, { dryRun }: { readonly dryRun?: boolean }) => {
       if (dryRun === true) return ask(method.reconcile, request)
       throw new UsageError(
-        'Reconciling is what the worker does by itself, all the time ("ipledger serve", or "ipledger worker"). Say --dry-run to see what it would do.',
+        'The worker reconciles by itself, all the time ("ipledger serve", or "ipledger worker"). Say --dry-run to see what it would do.',
       )
     },
   }),

@@ -20,7 +20,7 @@ export const networkCommands = group(
     fields: [['--label <key=value>', 'only networks with this label, repeatable', 'labels']],
   }),
   verb('get [name]', method.getNetwork, {
-    about: 'one network (default: "default"): what it waits for, and where its log stands',
+    about: 'one network (default: "default"): its state, its recovery, the head of its log',
   }),
   verb('update <name>', method.updateNetwork, {
     about: 'change description or labels',
@@ -31,7 +31,7 @@ export const networkCommands = group(
     ],
   }),
   verb('resume [network]', LivenessService.method.resumeHold, {
-    about: "end holds, by an operator's word that what is missed is gone, or that the clock is right",
+    about: 'end holds: an operator says that the missing workloads are gone, or that the clock is right',
     fields: [['--cause <cause>', 'only this hold (default: all of them)']],
     help: '\nExample:\n  ipledger network resume --cause too-many-reaps --why "node-1 was drained at noon"',
   }),

@@ -117,7 +117,7 @@ async function requireOwner(client: pg.Client): Promise<void> {
 
 type OnDatabase = { readonly client: pg.Client; readonly where: string; readonly found: FoundDatabase }
 
-/** `rebuild` takes the owner's login. Ctrl-C ends the process: what was not committed is undone. */
+/** `rebuild` takes the owner's login. Ctrl-C ends the process, and PostgreSQL rolls back. */
 async function onDatabase<T>(command: string, work: (on: OnDatabase) => Promise<T>): Promise<T> {
   const config = readConfig()
   const where = whereOf(config)

@@ -24,7 +24,7 @@ const SETTINGS: readonly Field[] = [
   ['--route <destination[=gateway]>', 'route for its workloads, repeatable', 'options.routes', route],
   ['--dns <address>', 'resolver for its workloads; repeatable, or with commas', 'options.dns'],
   ['--mtu <bytes>', 'mtu for its workloads', 'options.mtu'],
-  ['--misses <n>', 'lists without a workload before it is asked after (default: 3)', 'reapPolicy.misses'],
+  ['--misses <n>', 'lists without a workload before it is looked up (default: 3)', 'reapPolicy.misses'],
   ['--minimum-age <duration>', 'of a lease, before absence counts (default: 5m)', 'reapPolicy.minimumAge'],
   ['--unwitnessed-age <duration>', 'of one that was never listed (default: 1h)', 'reapPolicy.unwitnessedAge'],
   ['--terminal-grace <duration>', 'an ended workload counts as there (5m)', 'reapPolicy.terminalGrace'],
@@ -56,7 +56,7 @@ Examples:
   }),
   verb('get <name>', method.getPool, { about: 'one pool with its usage' }),
   verb('update <name>', method.updatePool, {
-    about: 'change a pool; what is not named stays',
+    about: 'change a pool; other settings stay',
     fields: [
       ['--new-name <name>', 'rename it'],
       ['--cidr <cidr>', 'grow or shrink it'],
@@ -72,7 +72,7 @@ Examples:
       ['--no-labels', 'remove all labels', () => ({ labels: {} })],
     ],
     help: `
---exclude replaces all exclusions, and what it does not repeat is handed out; --add-exclude and --remove-exclude keep the others.
+--exclude replaces all exclusions: those that it leaves out are handed out; --add-exclude and --remove-exclude keep the others.
 --label replaces all labels; --route, --dns and --mtu together replace all of theirs.
 Refused with POOL_IN_USE when it would strand a held address or forget a cooling one.
 
@@ -91,8 +91,8 @@ type Exclusions = { readonly addExclude?: readonly string[]; readonly removeExcl
 type Update = MessageInitShape<typeof method.updatePool.input>
 
 /**
- * One exclusion more or less, without losing the others. The API knows only the whole list, and a list typed anew forgets
- * what it does not repeat: those addresses would be handed out.
+ * One exclusion more or less, without losing the others. The API knows only the whole list; addresses that a new list leaves
+ * out would be handed out.
  */
 async function update(request: Update, { addExclude = [], removeExclude = [] }: Exclusions) {
   if (addExclude.length + removeExclude.length === 0) return ask(method.updatePool, request)
@@ -115,7 +115,7 @@ async function update(request: Update, { addExclude = [], removeExclude = [] }: 
     )
   const kept = before.filter((one) => !removed.includes(one))
   const exclude = [...new Set([...kept, ...addExclude.map(canonical)])]
-  // What was read may have changed since.
+  // By its version: the list may have changed since.
   return ask(method.updatePool, masked(method.updatePool.input, { version, ...request, exclude }))
 }
 

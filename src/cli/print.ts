@@ -1,4 +1,4 @@
-/** What is printed: tables for people, the API's JSON for programs. */
+/** Output: tables for people, the API's JSON for programs. */
 import type { DescEnum, DescField, DescMessage, Message } from '@bufbuild/protobuf'
 import { durationMs, type Timestamp, timestampDate } from '@bufbuild/protobuf/wkt'
 import { Help, Option } from 'commander'
@@ -11,9 +11,9 @@ export const FORMATS = ['json', 'yaml', 'wide'] as const
 export type Format = (typeof FORMATS)[number]
 
 export const outputOption = () =>
-  new Option('-o, --output <format>', 'json, yaml: what the API answers; wide: every field').choices(FORMATS)
+  new Option('-o, --output <format>', 'json, yaml: the answer of the API; wide: every field').choices(FORMATS)
 
-/** For programs, if that was asked for, else for people. */
+/** By the format, for people without one. */
 export async function print(format: Format | undefined, value: unknown, people: () => string): Promise<void> {
   if (format === 'yaml') process.stdout.write((await import('yaml')).stringify(value))
   else console.log(format === 'json' ? JSON.stringify(value, null, 2) : people())

@@ -34,7 +34,7 @@ second one ends it at once.`,
     run: async () => (await load()).runMigrate(),
   }),
   command('agent', {
-    about: 'run on a node: answer the CNI plugin, report what is alive, keep addresses for an outage',
+    about: 'run on a node: answer the CNI plugin, report live addresses, keep spares for an outage',
     options: [
       ['--bridge <name>', 'the bridge of its containers, or the parent of macvlan and ipvlan'],
       ['--network <name>', 'network of the ledger', 'default'],
@@ -81,7 +81,7 @@ Needs root, and the programs ip and nsenter. Register and enable its source firs
     about: 'play MIR-1238 step by step: a list that lags, and still no address on two sandboxes',
     options: [['--directory <path>', 'keep its data there (default: a directory that is thrown away)']],
     help: `
-Takes less than 20 seconds, uses a PostgreSQL of its own and touches nothing else. What --directory kept can be looked at:
+Takes less than 20 seconds, uses a PostgreSQL of its own and touches nothing else. To look at the data of --directory:
 IPLEDGER_DIR=<path> ipledger serve.`,
     run: ({ directory }: { readonly directory?: string }) =>
       runProgram('src/demo/main', directory === undefined ? {} : { directory: resolve(directory) }),

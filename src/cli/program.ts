@@ -19,8 +19,8 @@ import { rejudgeCommand } from './rejudge.ts'
 import { tokenCommands } from './token.ts'
 
 /**
- * Errors of other rooms whose message is a sentence for people, and their exit codes. By name: what a command does not need is
- * not loaded, so that it starts in 0.3 s.
+ * Errors of other rooms whose message is a sentence for people, and their exit codes. By name: a command
+ * loads only the rooms that it needs, so that it starts in 0.3 s.
  */
 const SENTENCES: Readonly<Record<string, number>> = {
   StartRefused: REFUSED,

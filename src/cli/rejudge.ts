@@ -1,5 +1,5 @@
 /**
- * `audit rejudge`: every reap on proof, judged again from what its event stores, by the policy of its day and by its pool's
+ * `audit rejudge`: every reap on proof, judged again from the evidence in its event, by the policy of its day and by its pool's
  * policy of today. Over the API, so that it needs no login of the database; core judges.
  */
 import { durationMs } from '@bufbuild/protobuf/wkt'
@@ -21,7 +21,7 @@ const PROVEN = 'PROVEN_ABSENT'
 
 export const rejudgeCommand = group(
   'audit',
-  'check what was done',
+  'check past decisions',
   command('rejudge', {
     about: 'judge every reap on proof again from the evidence in its event',
     options: [
@@ -31,8 +31,8 @@ export const rejudgeCommand = group(
       outputOption(),
     ],
     help: `
-Asks the server. By the policy of its day each must come to what was done: exit code 1 if one does not, or cannot be
-read. What the policy of today would not have done is listed, and is no failure.`,
+Asks the server. By the policy of its day each must come to the same verdict: exit code 1 if one does not, or cannot be
+read. Reaps that the policy of today would not do are listed, and are no failure.`,
     async run({ network, from, to, output }: Options) {
       const { pools } = await everyPage(PoolService.method.listPools, { network })
       const policies = new Map(pools.map(({ id, reapPolicy: set }) => [Number(id), policyOf(set!)]))

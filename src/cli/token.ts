@@ -20,13 +20,13 @@ export const tokenCommands = group(
   'token',
   'bearer tokens of a server: its file of hashes, read again when it changes',
   command('create <name>', {
-    about: 'make a token; it is shown once and stored nowhere',
+    about: 'make a token; it is printed once and not stored',
     options: [
       FILE,
-      new Option('--role <role>', 'what it may do').choices(ROLES),
+      new Option('--role <role>', 'its rights').choices(ROLES),
       ['--networks <names>', 'only in these networks; repeatable, or with commas', list],
       ['--node <name>', 'only for workloads of this node; an agent needs it'],
-      ['--subject <name>', 'no token, but whoever has a certificate of this subject: CN=node-3,O=agents'],
+      ['--subject <name>', 'no token: for client certificates of this subject: CN=node-3,O=agents'],
     ],
     required: ['role'],
     help: `
@@ -44,7 +44,7 @@ Examples:
     },
   }),
   command('list', {
-    about: 'tokens by name, without what opens them',
+    about: 'tokens by name, without their secrets',
     options: [FILE, outputOption()],
     async run(options: FileOptions) {
       const all = (await load()).readTokens(await fileOf(options))

@@ -1,7 +1,7 @@
 /**
  * Commands as declarations. A `verb` asks the server and is made from the descriptor of its method: each option names a field of
- * the request, the descriptor says how it is read, and the answer is printed by its messages. What a request's fields imply comes
- * by itself: --network, --why, --version, --request-id, pages. An option for a field that the request does not have is a defect,
+ * the request, the descriptor says how it is read, and the answer is printed by its messages. Options that a field implies come
+ * by themselves: --network, --why, --version, --request-id, pages. An option for a field that the request does not have is a defect,
  * found when the program is made or at the call. A `command` is any other.
  */
 import {
@@ -167,7 +167,7 @@ export const verb =
     return made.name() === 'get' ? made.alias('show') : made
   }
 
-/** For programs what the API answers; for people its messages, or what `people` returns, and that there is more. */
+/** For programs the API's JSON; for people its messages or the text of `people`, and a hint if there is more. */
 export function printAnswer<O extends DescMessage>(
   format: Format | undefined,
   { output }: DescMethodUnary<DescMessage, O>,

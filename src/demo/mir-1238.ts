@@ -1,6 +1,6 @@
 /**
- * MIR-1238 (mirendev/runtime#856), played on ipledger: a list from an index that lags, a clean-up that frees what the
- * list does not name, and another sandbox that asks for an address.
+ * MIR-1238 (mirendev/runtime#856), played on ipledger: a list from an index that lags, a clean-up that frees the
+ * addresses that the list leaves out, and another sandbox that asks for an address.
  *
  * Each statement is read back from the API first; `must` ends the demo with an error where one is false.
  */
@@ -79,9 +79,9 @@ class Play {
   async lag({ address, version }: Lease): Promise<void> {
     this.#step('Its index lags: api runs, and the lists do not name it.')
     this.#world.lag('api')
-    const asked = await this.#listUntil(async (sofar) => sofar.length > 0)
+    const lookedUp = await this.#listUntil(async (sofar) => sofar.length > 0)
     must(
-      asked.every(({ name, found }) => name === 'api' && found),
+      lookedUp.every(({ name, found }) => name === 'api' && found),
       'the store was asked for api, and has it',
     )
     const { findings } = await this.#stage.as.admin.liveness.reconcile({ address, kept: true })
@@ -129,11 +129,11 @@ class Play {
     const { leases } = await this.#stage.as.admin.leases.listLeases({ ownerName: 'batch' })
     const leaked = [address, leases[0]!.address]
     for (const name of ['batch', 'api']) this.#world.end(name)
-    const asked = await this.#listUntil(async () => {
+    const lookedUp = await this.#listUntil(async () => {
       const held = await Promise.all(leaked.map((one) => this.#leaseAt(one)))
       return held.every((lease) => lease === undefined)
     })
-    const isGone = (one: string) => asked.some((found) => found.address === one && !found.found)
+    const isGone = (one: string) => lookedUp.some((found) => found.address === one && !found.found)
     must(leaked.every(isGone), 'the store was asked for both, and has neither')
     this.#show(
       'Three misses in a row, and the store has neither: both are reaped, and the proof is in the log.',
@@ -177,7 +177,7 @@ class Play {
     this.#say(`${blocks.join('\n\n').replace(/^(?=.)/gm, '   ')}\n`)
   }
 
-  /** Lists, and has the jobs judge after each, until it is `done`; what was looked up meanwhile. */
+  /** Lists, and judges after each list, until it is `done`. Returns the look-ups. */
   async #listUntil(done: (lookedUp: readonly LookedUp[]) => Promise<boolean>): Promise<readonly LookedUp[]> {
     const lookedUp: LookedUp[] = []
     const rows: Awaited<ReturnType<Orchestrator['list']>>['row'][] = []
@@ -196,7 +196,7 @@ class Play {
     return (await this.#stage.as.admin.leases.listLeases({ cidr: address })).leases[0]
   }
 
-  /** What runs at each address, beside what the ledger holds. */
+  /** The sandbox at each address, beside the lease in the ledger. */
   async #compare(...unheld: readonly string[]): Promise<void> {
     const { leases } = await this.#stage.as.admin.leases.listLeases({ pools: [POOL] })
     const held = new Map(leases.map((lease) => [lease.address, lease]))

@@ -1,7 +1,7 @@
 /**
  * The orchestrator of MIR-1238, a source that reports. It knows its sandboxes twice: in a *store*, which is the truth and is
- * asked by id, and in an *index* built from it, which it lists from and which may lag. The runtime it drives, where
- * sandboxes really run, is the store here: two that run never have one address, whatever the ledger says.
+ * read by id, and in an *index* built from it, which it lists from and which may lag. The store is also the runtime here: it
+ * refuses two sandboxes with one address.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { durationFromMs } from '@bufbuild/protobuf/wkt'

@@ -1,4 +1,4 @@
-/** Files that others wrote: bounded, never waited for, and CSV by lines, so that a faulty row costs only itself. */
+/** Files of other programs: bounded, never waited for, and CSV by lines, so that a faulty row costs only itself. */
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs'
 
 /** 500,000 leases of Kea. All of it is held in memory. */
@@ -21,7 +21,7 @@ export function textOf(path: string, most = MOST_BYTES): string {
 
 export type Cells = Readonly<Partial<Record<string, string>>>
 
-/** Of a line, or what is wrong with it. */
+/** The cells of a line, or its fault. */
 export type Line = { readonly line: number } & ({ readonly cells: Cells } | { readonly fault: string })
 
 /**

@@ -61,7 +61,7 @@ export async function importRows(
 
 type Sized = Row & { readonly size: number }
 
-/** A row that is to be sent, or what is known of it without the server. `firsts`: where each address was seen first. */
+/** A row that is to be sent, or the finding that needs no server. `firsts`: where each address was seen first. */
 function check(row: Row, held: ReadonlyMap<string, Lease>, firsts: Map<string, string>): Finding | Sized {
   const { where } = row
   const parsed = addressMeant(row.address)

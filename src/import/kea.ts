@@ -1,6 +1,6 @@
 /**
- * Leases of Kea: its lease file, what `kea-admin lease-dump` writes, its tables as psql writes them with `--csv`, and what its
- * control agent answers to `lease4-get-all` and `lease6-get-all`.
+ * Leases of Kea: its lease file, the output of `kea-admin lease-dump`, its tables as psql writes them with `--csv`, and the
+ * answers of its control agent to `lease4-get-all` and `lease6-get-all`.
  */
 import { isUtf8 } from 'node:buffer'
 import { z } from 'zod'

@@ -1,4 +1,4 @@
-/** What other allocators wrote down, as rows of address and owner. An entry that can't be read is a row, too, with the reason. */
+/** Files of other allocators, as rows of address and owner. An entry that can't be read is a row, too, with the reason. */
 import { readdirSync, statSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { parse as parseYaml } from 'yaml'
@@ -21,7 +21,7 @@ export type Row = {
     readonly labels?: Readonly<Record<string, string>>
   }
 }
-/** What is not imported: `ended` in the other allocator, or nothing to hold an address by. */
+/** An entry that is not imported: it has ended or been declined there, or can't be read. */
 export type LeftOut = {
   readonly where: string
   readonly address: string
@@ -35,7 +35,7 @@ export function leftOut(where: string, outcome: LeftOut['outcome'], why: string,
 }
 const unreadable = (where: string, why: string) => leftOut(where, 'unreadable', why)
 
-/** What is wrong with an entry, in one line. */
+/** The faults of an entry, in one line. */
 export const faultOf = ({ issues }: z.ZodError): string =>
   issues.map(({ path, message }) => `${path.join('.')}: ${message}`).join('; ')
 
@@ -89,7 +89,7 @@ const IP_POOL = z.object({
   metadata: z.object({ name: z.string().default('') }).default({ name: '' }),
   spec: z.object({ range: z.string(), allocations: z.record(z.string(), z.unknown()).nullish() }),
 })
-/** What one has that was cut: a page of the API's, not of kubectl's. */
+/** `continue`: it is a page of the API; kubectl's output is whole. */
 const IP_POOLS = z.object({
   metadata: z.object({ continue: z.string().nullish() }).nullish(),
   items: z.array(z.unknown()),
@@ -143,7 +143,7 @@ const IP_ADDRESSES = z.object({
   results: z.array(z.unknown()),
 })
 
-/** The answer of NetBox's API, `/api/ipam/ip-addresses/?limit=0`, or an array of what several pages have as `results`. */
+/** The answer of NetBox's API, `/api/ipam/ip-addresses/?limit=0`, or an array of the `results` of several pages. */
 export function netboxRows(path: string): Read {
   const read: unknown = JSON.parse(textOf(path))
   const { data: page } = IP_ADDRESSES.safeParse(Array.isArray(read) ? { results: read } : read)
@@ -164,7 +164,7 @@ export function netboxRows(path: string): Read {
   })
 }
 
-/** What `ipledger export` writes. Only `address`, `kind` and one of `name` and `uid` are needed. */
+/** The output of `ipledger export`. Only `address`, `kind` and one of `name` and `uid` are needed. */
 export function csvRows(path: string): Read {
   return csvLines(path, ['address', 'kind']).map((one) => {
     const where = `${path}:${one.line}`
