@@ -7,7 +7,6 @@
 import {
   type DescMessage,
   type DescMethodUnary,
-  type Message,
   type MessageInitShape,
   type MessageShape,
   toJson,
@@ -15,9 +14,9 @@ import {
 import { type Argument, type Command, Option } from 'commander'
 import { ask, everyPage } from './ask.ts'
 import { SilentExit } from './failure.ts'
-import { type Format, fieldAt, JSON_ANSWERS, outputOption, print, rowOf, tableOf } from './print.ts'
+import { type Format, fieldAt, JSON_ANSWERS, outputOption, print } from './print.ts'
 import { readerOf } from './readers.ts'
-import { answerText } from './views.ts'
+import { answerText, listIn } from './views.ts'
 
 type Tree = Readonly<Record<string, unknown>>
 
@@ -174,19 +173,10 @@ export function printAnswer<O extends DescMessage>(
   answer: MessageShape<O>,
   people = () => answerText(output, answer),
 ): Promise<void> {
-  const list = output.fields.find((field) => field.fieldKind === 'list' && field.listKind === 'message')
-  const { nextPageToken: next, ...fields } = answer as unknown as { readonly nextPageToken?: string }
+  const { nextPageToken: next } = answer as { readonly nextPageToken?: string }
   const more = next ? `\n\nThere is more: --all for everything, --page-token ${next} for the next page.` : ''
-  const text = () => {
-    if (format !== 'wide' || list === undefined) return people() + more
-    const messages = (fields as Readonly<Record<string, readonly Message[]>>)[list.localName]!
-    return (
-      tableOf(
-        'nothing',
-        messages.map((one) => rowOf(list.message!, one)),
-      ) + more
-    )
-  }
+  const isWide = format === 'wide' && listIn(output) !== undefined
+  const text = () => (isWide ? answerText(output, answer, true) : people()) + more
   return print(format, toJson(output, answer, JSON_ANSWERS), text)
 }
 

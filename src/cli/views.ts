@@ -104,12 +104,19 @@ const VIEWS: ReadonlyMap<string, View<never>> = new Map([
   }),
 ])
 
-/** An answer: the list in it as a table, or else the one thing in it as a sheet. */
-export function answerText({ fields }: DescMessage, answer: Message): string {
-  const list = fields.find((field) => field.fieldKind === 'list' && field.listKind === 'message')
-  if (list !== undefined) return listText(list.message!, valueAt(answer, list), `no ${list.localName}`)
-  const one = fields.find((field) => field.fieldKind === 'message')!
-  return sheetText(one.message!, valueAt(answer, one))
+export function listIn({ fields }: DescMessage) {
+  return fields.find((field) => field.fieldKind === 'list' && field.listKind === 'message')
+}
+
+/** An answer: the list in it as a table, or else the one thing in it as a sheet. `isWide`: a column for each field. */
+export function answerText(desc: DescMessage, answer: Message, isWide = false): string {
+  const list = listIn(desc)
+  const one = desc.fields.find(({ fieldKind }) => fieldKind === 'message')
+  if (list === undefined) return sheetText(one!.message!, valueAt(answer, one!))
+  const things = valueAt<readonly Message[]>(answer, list)
+  if (!isWide) return listText(list.message!, things, `no ${list.localName}`)
+  const rows = things.map((thing) => rowOf(list.message!, thing))
+  return tableOf('nothing', rows)
 }
 
 export function sheetText<D extends DescMessage>(desc: D, message: MessageShape<D> | undefined): string {
@@ -141,13 +148,14 @@ export const leaseSheet = (lease: types.Lease | undefined) => sheetText(types.Le
 
 /** A table prints a number that is 0; a sheet leaves it out. */
 function cellAt(desc: DescMessage, path: string): (message: Message) => string {
-  const [name = '', ...rest] = path.split('.')
-  const field = fieldAt(desc, name)
-  const inner = rest.length === 0 ? undefined : cellAt(field.message!, rest.join('.'))
+  const field = fieldAt(desc, path)
+  const names = path.split('.')
   return (message) => {
-    const value = valueAt<Message | bigint | undefined>(message, field)
+    const value = names.reduce<unknown>(
+      (at, name) => (at as Record<string, unknown> | undefined)?.[name],
+      message,
+    )
     if (value === undefined) return ''
-    if (inner !== undefined) return inner(value as Message)
     return typeof value === 'bigint' ? String(value) : textOf(field, value as never)
   }
 }
