@@ -27,7 +27,7 @@ const OWNED: readonly Field[] = [
   ['--pool <names>', 'only of these pools; repeatable, or with commas', 'pools'],
 ]
 
-export const reserveCommand = verb('reserve', method.reserve, {
+const reserve = verb('reserve', method.reserve, {
   about: 'give a workload its addresses, all or nothing',
   fields: [
     ...OWNER_FIELDS,
@@ -71,7 +71,7 @@ function claimsOf({ pool = [], prefer = [], address = [], preferPrevious = false
   return pools.map((names) => ({ pools: names, preferPrevious, address: address[0] ?? '' }))
 }
 
-export const heldCommands = [
+const held = [
   verb('confirm [lease-id]', method.confirm, {
     about: 'say that the address is configured',
     fields: OWNER_FIELDS,
@@ -125,7 +125,7 @@ Examples:
   }),
 ]
 
-export const leaseCommands = group(
+const lease = group(
   'lease',
   'leases of a network',
   verb('list', method.listLeases, {
@@ -157,7 +157,7 @@ export const leaseCommands = group(
   leaseHistory,
 )
 
-export const requestCommands = group(
+const request = group(
   'request',
   'remembered requests',
   verb('get <request-id>', method.getRequest, {
@@ -179,7 +179,7 @@ const { options: watchOptions, request: watchRequest } = requestOptions(method.w
   ['--held', 'first the leases that are held', 'sendInitialState'],
 ])
 
-export const watchCommand = command('watch', {
+const watch = command('watch', {
   about: 'events of leases, from now on, until Ctrl-C',
   options: watchOptions,
   help: `
@@ -210,3 +210,5 @@ function lineOf(lease: Lease, type: string, at: string): string {
   const cells = [...before, addressOf(lease).padEnd(15), stateOf(lease).padEnd(11), holderOf(lease)]
   return cells.join('  ').trimEnd()
 }
+
+export const leaseCommands = [reserve, ...held, lease, request, watch]

@@ -119,17 +119,14 @@ export function time(at: Timestamp | undefined): string {
         .replace(/\.\d+Z$/, 'Z')
 }
 
+const NARROW = new Intl.DurationFormat('en', { style: 'narrow' })
+
 /** `90` s is `1m30s`; below a second `250ms`. */
 export function milliseconds(ms: number): string {
-  if (ms < 1_000) return `${ms}ms`
-  const seconds = Math.round(ms / 1_000)
-  const parts = [
-    [Math.floor(seconds / 86_400), 'd'],
-    [Math.floor(seconds / 3_600) % 24, 'h'],
-    [Math.floor(seconds / 60) % 60, 'm'],
-    [seconds % 60, 's'],
-  ] as const
-  return parts.flatMap(([count, unit]) => (count === 0 ? [] : [`${count}${unit}`])).join('')
+  const smallestUnit = ms < 1_000 ? 'milliseconds' : 'seconds'
+  const duration = Temporal.Duration.from({ milliseconds: Math.round(ms) })
+  const text = NARROW.format(duration.round({ largestUnit: 'days', smallestUnit }))
+  return text.replaceAll(' ', '') || '0ms'
 }
 
 /** The width of the terminal. */

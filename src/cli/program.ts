@@ -10,7 +10,7 @@ import { completionCommand } from './completion.ts'
 import { databaseCommands } from './database.ts'
 import { CommandFailed, failureJson, failureText, REFUSED, UNREACHABLE, USAGE } from './failure.ts'
 import { importCommands } from './import.ts'
-import { heldCommands, leaseCommands, requestCommands, reserveCommand, watchCommand } from './lease.ts'
+import { leaseCommands } from './lease.ts'
 import { livenessCommands } from './liveness.ts'
 import { networkCommands } from './network.ts'
 import { poolCommands } from './pool.ts'
@@ -53,11 +53,7 @@ const COMMANDS = [
   ...processCommands,
   networkCommands,
   poolCommands,
-  reserveCommand,
-  ...heldCommands,
-  leaseCommands,
-  requestCommands,
-  watchCommand,
+  ...leaseCommands,
   ...auditCommands,
   rejudgeCommand,
   ...livenessCommands,
