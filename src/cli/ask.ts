@@ -13,10 +13,8 @@ const CLIENTS: Readonly<Record<string, keyof IpledgerClient>> = {
 
 /** Loaded at the first call: help starts without. */
 export async function connected(): Promise<IpledgerClient> {
-  const [{ readConfig }, { createClient }] = await Promise.all([
-    import('../config.ts'),
-    import('../client/client.ts'),
-  ])
+  const { readConfig } = await import('../config.ts')
+  const { createClient } = await import('../client/client.ts')
   const { clientUrl: url, clientToken: token, clientTls } = readConfig()
   const files = Object.entries(clientTls).flatMap(([name, file]) =>
     file === undefined ? [] : [[name, readFileSync(file, 'utf8')]],

@@ -7,7 +7,7 @@ import {
   HolderSchema,
 } from '../gen/ipledger/v1/audit_pb.ts'
 import { ask } from './ask.ts'
-import { lineWidth, prose, time, wrapped } from './print.ts'
+import { prose, time, wrapped } from './print.ts'
 import { fromOf, toOf, WHEN_HELP, type When, when } from './readers.ts'
 import { type Field, verb } from './verb.ts'
 import { leaseTable, listText } from './views.ts'
@@ -63,8 +63,8 @@ Examples:
   ipledger explain 10.8.64.2 --at "2026-11-20 03:12"`,
     show: ({ state, seq: number, answer, steps }) => {
       const rows = steps.map((step) => [String(step.seq), time(step.time), step.what])
-      const story = rows.length === 0 ? [] : ['', prose(['SEQ', 'TIME', 'WHAT'], rows, lineWidth())]
-      return [`${state} at number ${number}`, wrapped(answer, lineWidth()), ...story].join('\n')
+      const story = rows.length === 0 ? [] : ['', prose(['SEQ', 'TIME', 'WHAT'], rows)]
+      return [`${state} at number ${number}`, wrapped(answer), ...story].join('\n')
     },
   }),
   // -15m looks like an option; an unknown option is refused as a time.
@@ -97,6 +97,6 @@ export const leaseHistory = verb('history <lease-id>', method.getLeaseHistory, {
 /** The newest page, in the order in which it happened. */
 function historyText({ entries, holders }: GetAddressHistoryResponse | GetLeaseHistoryResponse): string {
   const rows = entries.map(({ event, what }) => [String(event!.seq), time(event!.time), what]).toReversed()
-  const story = rows.length === 0 ? 'no events' : prose(['SEQ', 'TIME', 'WHAT'], rows, lineWidth())
+  const story = rows.length === 0 ? 'no events' : prose(['SEQ', 'TIME', 'WHAT'], rows)
   return `${listText(HolderSchema, holders)}\n\n${story}`
 }

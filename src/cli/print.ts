@@ -19,8 +19,10 @@ export async function print(format: Format | undefined, value: unknown, people: 
   else console.log(format === 'json' ? JSON.stringify(value, null, 2) : people())
 }
 
+type Rows = readonly (readonly string[])[]
+
 /** Columns as wide as their widest cell; those without any content are left out. */
-export function table(titles: readonly string[], rows: readonly (readonly string[])[]): string {
+export function table(titles: readonly string[], rows: Rows): string {
   const columns = titles.flatMap((title, at) => {
     if (rows.length > 0 && rows.every((row) => row[at] === '')) return []
     const cells = [title, ...rows.map((row) => row[at]!)]
@@ -129,26 +131,17 @@ export function milliseconds(ms: number): string {
   return text.replaceAll(' ', '') || '0ms'
 }
 
-/** The width of the terminal. */
-export function lineWidth(): number {
-  return process.stdout.columns ?? 100
-}
+const terminalWidth = () => process.stdout.columns ?? 100
 
 /** Broken between words into lines of at most `width` characters. */
-export function wrapped(text: string, width: number): string {
+export function wrapped(text: string, width = terminalWidth()): string {
   return new Help().boxWrap(text, width)
 }
 
 /** As a table; the last column is broken where the line ends. */
-export function prose(
-  titles: readonly string[],
-  rows: readonly (readonly string[])[],
-  width: number,
-): string {
-  const before = table(
-    titles.slice(0, -1),
-    rows.map((row) => row.slice(0, -1)),
-  ).split('\n')
+export function prose(titles: readonly string[], rows: Rows, width = terminalWidth()): string {
+  const [head, ...others] = [titles, ...rows].map((row) => row.slice(0, -1))
+  const before = table(head!, others).split('\n')
   const indent = widest(before) + 2
   const lines = [titles, ...rows].map((row, at) => {
     const text = wrapped(row.at(-1)!, Math.max(40, width - indent))

@@ -54,11 +54,9 @@ Needs root, and the programs ip and nsenter. Register and enable its source firs
   ipledger source enable node-1
   ipledger agent --node node-1 --bridge cni0 --spares 8`,
     async run({ source, ...options }: Omit<AgentOptions, 'source'> & { readonly source?: string }) {
-      const [{ Agent }, { createLogger }, { readConfig }] = await Promise.all([
-        import('../agent/agent.ts'),
-        import('../telemetry.ts'),
-        import('../config.ts'),
-      ])
+      const { Agent } = await import('../agent/agent.ts')
+      const { createLogger } = await import('../telemetry.ts')
+      const { readConfig } = await import('../config.ts')
       const log = createLogger(readConfig().logLevel)
       const { signal } = awaitSignals(log)
       const { node, network, socket } = options
