@@ -104,7 +104,7 @@ const VIEWS: ReadonlyMap<string, View<never>> = new Map([
   }),
 ])
 
-export function listIn({ fields }: DescMessage) {
+export function listIn({ fields }: DescMessage): DescField | undefined {
   return fields.find((field) => field.fieldKind === 'list' && field.listKind === 'message')
 }
 
