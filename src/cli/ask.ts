@@ -1,4 +1,4 @@
-/** What commands ask the server that IPLEDGER_URL and IPLEDGER_TOKEN name: one call, or the pages of a list. */
+/** Calls of the server that IPLEDGER_URL and IPLEDGER_TOKEN name: one, or the pages of a list. */
 import { readFileSync } from 'node:fs'
 import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } from '@bufbuild/protobuf'
 import type { IpledgerClient } from '../client/client.ts'
@@ -11,12 +11,10 @@ const CLIENTS: Readonly<Record<string, keyof IpledgerClient>> = {
   AuditService: 'audit',
 }
 
-/** Loaded when somebody asks: help starts without. */
+/** Loaded at the first call: help starts without. */
 export async function connected(): Promise<IpledgerClient> {
-  const [{ readConfig }, { createClient }] = await Promise.all([
-    import('../config.ts'),
-    import('../client/client.ts'),
-  ])
+  const { readConfig } = await import('../config.ts')
+  const { createClient } = await import('../client/client.ts')
   const { clientUrl: url, clientToken: token, clientTls } = readConfig()
   const files = Object.entries(clientTls).flatMap(([name, file]) =>
     file === undefined ? [] : [[name, readFileSync(file, 'utf8')]],
@@ -34,32 +32,32 @@ export async function ask<I extends DescMessage, O extends DescMessage>(
   return calls[method.localName]!(request)
 }
 
-/** What the server takes where none is named, and at most. */
+/** The server's default and limit. */
 const PAGE_SIZE = 100
 const LARGEST_PAGE = 1_000
 
 type Page = Readonly<Record<string, readonly unknown[]>> & { readonly nextPageToken: string }
 
 /**
- * Pages as one answer: their lists joined, the rest as the last page says it. All of them, or what fills one of the size that was
- * asked for: a page that ran out of time is short, and not the last.
+ * Pages as one answer: their lists joined, the rest as in the last page. All of them, or as many as fill one page: a page that ran
+ * out of time is short, and not the last.
  */
 export async function everyPage<I extends DescMessage, O extends DescMessage>(
   method: DescMethodUnary<I, O>,
   request: MessageInitShape<I>,
   isAll = true,
-  perform = (asked: MessageInitShape<I>) => ask(method, asked),
+  perform = (one: MessageInitShape<I>) => ask(method, one),
 ): Promise<MessageShape<O>> {
   const { pageSize = PAGE_SIZE } = request as { readonly pageSize?: number }
   const lists = method.output.fields.flatMap((field) => (field.fieldKind === 'list' ? field.localName : []))
-  let asked = isAll ? { ...request, pageSize: LARGEST_PAGE } : request
+  let next = isAll ? { ...request, pageSize: LARGEST_PAGE } : request
   let joined: Page | undefined
   for (;;) {
-    const page = (await perform(asked)) as unknown as Page
+    const page = (await perform(next)) as unknown as Page
     const longer = lists.map((name) => [name, [...(joined?.[name] ?? []), ...page[name]!]] as const)
     joined = { ...page, ...Object.fromEntries(longer) } as Page
     const missing = isAll ? LARGEST_PAGE : pageSize - longer[0]![1].length
     if (page.nextPageToken === '' || missing <= 0) return joined as unknown as MessageShape<O>
-    asked = { ...request, pageSize: missing, pageToken: page.nextPageToken }
+    next = { ...request, pageSize: missing, pageToken: page.nextPageToken }
   }
 }

@@ -1,4 +1,4 @@
-/** What happened, and what follows from it: events, history, explain, as-of. */
+/** The past: events, history, explain, as-of. */
 import type { Command } from 'commander'
 import {
   AuditService,
@@ -7,24 +7,23 @@ import {
   HolderSchema,
 } from '../gen/ipledger/v1/audit_pb.ts'
 import { ask } from './ask.ts'
-import { lineWidth, prose, time, wrapped } from './print.ts'
-import { fromOf, momentOf, toOf, WHEN_HELP, when } from './readers.ts'
+import { prose, time, wrapped } from './print.ts'
+import { fromOf, toOf, WHEN_HELP, type When, when } from './readers.ts'
 import { type Field, verb } from './verb.ts'
 import { leaseTable, listText } from './views.ts'
 
 const { method } = AuditService
 
-const STRETCH: readonly Field[] = [
-  ['--from <when>', 'from then on', fromOf, when],
-  ['--to <when>', 'up to then', toOf, when],
+const RANGE: readonly Field[] = [
+  ['--from <when>', 'from this time or number on', fromOf, when],
+  ['--to <when>', 'up to this time or number', toOf, when],
 ]
 
 export const auditCommands = [
-  verb('events', {
+  verb('events', method.listEvents, {
     about: "a network's log",
-    method: method.listEvents,
     fields: [
-      ...STRETCH,
+      ...RANGE,
       ['--after-seq <n>', 'only events with a greater number'],
       ['--before-seq <n>', 'only events with a smaller number'],
       ['--address <address>', 'only about the lease or block that contains it'],
@@ -42,11 +41,10 @@ Examples:
   ipledger events --from -15m --type lease.reaped
   ipledger events --owner-kind pod --owner-name default/web-0`,
   }),
-  verb('history <address|cidr>', {
-    about: 'who had it, and what happened',
-    method: method.getAddressHistory,
+  verb('history <address|cidr>', method.getAddressHistory, {
+    about: 'holders and events of an address or a block',
     argument: (text) => (text.includes('/') ? { cidr: text } : { address: text }),
-    fields: STRETCH,
+    fields: RANGE,
     help: `${WHEN_HELP}
 
 Examples:
@@ -55,10 +53,9 @@ Examples:
     run: (request) => ask(method.getAddressHistory, { ...request, descending: true }),
     show: historyText,
   }),
-  verb('explain <address>', {
-    about: 'why an address is free, cooling, held or quarantined, and what led there',
-    method: method.explainAddress,
-    fields: [['--at <when>', 'as it was then (default: now)', momentOf, when]],
+  verb('explain <address>', method.explainAddress, {
+    about: 'the state of an address, and the events that led to it',
+    fields: [['--at <when>', 'as it was then (default: now)', (point: When) => point, when]],
     help: `${WHEN_HELP}
 
 Examples:
@@ -66,18 +63,17 @@ Examples:
   ipledger explain 10.8.64.2 --at "2026-11-20 03:12"`,
     show: ({ state, seq: number, answer, steps }) => {
       const rows = steps.map((step) => [String(step.seq), time(step.time), step.what])
-      const story = rows.length === 0 ? [] : ['', prose(['SEQ', 'TIME', 'WHAT'], rows, lineWidth())]
-      return [`${state} at number ${number}`, ...wrapped(answer, lineWidth()), ...story].join('\n')
+      const story = rows.length === 0 ? [] : ['', prose(['SEQ', 'TIME', 'WHAT'], rows)]
+      return [`${state} at number ${number}`, wrapped(answer), ...story].join('\n')
     },
   }),
-  // -15m looks like an option; what is neither option nor time is refused as a time.
+  // -15m looks like an option; an unknown option is refused as a time.
   (parent: Command) => asOf(parent).allowUnknownOption(),
 ]
 
-const asOf = verb('as-of <when>', {
+const asOf = verb('as-of <when>', method.listLeasesAsOf, {
   about: 'the leases as they were at a time or a number',
-  method: method.listLeasesAsOf,
-  argument: (text) => momentOf(when(text)),
+  argument: when,
   fields: [['--pool <name>', 'only leases of this pool']],
   help: `${WHEN_HELP}
 
@@ -91,10 +87,9 @@ Examples:
   },
 })
 
-/** In the group of what is done with leases. */
-export const leaseHistory = verb('history <lease-id>', {
-  about: 'what happened to a lease, also one that has ended',
-  method: method.getLeaseHistory,
+/** In the group `lease`. */
+export const leaseHistory = verb('history <lease-id>', method.getLeaseHistory, {
+  about: 'events of a lease, also of one that has ended',
   run: (request) => ask(method.getLeaseHistory, { ...request, descending: true }),
   show: historyText,
 })
@@ -102,6 +97,6 @@ export const leaseHistory = verb('history <lease-id>', {
 /** The newest page, in the order in which it happened. */
 function historyText({ entries, holders }: GetAddressHistoryResponse | GetLeaseHistoryResponse): string {
   const rows = entries.map(({ event, what }) => [String(event!.seq), time(event!.time), what]).toReversed()
-  const story = rows.length === 0 ? 'no events' : prose(['SEQ', 'TIME', 'WHAT'], rows, lineWidth())
+  const story = rows.length === 0 ? 'no events' : prose(['SEQ', 'TIME', 'WHAT'], rows)
   return `${listText(HolderSchema, holders)}\n\n${story}`
 }

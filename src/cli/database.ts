@@ -10,7 +10,7 @@ import { type Format, outputOption } from './print.ts'
 import { command, group, printAnswer } from './verb.ts'
 import { verifiedText } from './views.ts'
 
-/** Loaded only by the command that needs it: the others talk to a server and start in a tenth of the time. */
+/** Loaded only by the command that needs it: the others start in a tenth of the time. */
 const load = () => import('./on-database.ts')
 
 export const databaseCommands = [
@@ -23,15 +23,15 @@ export const databaseCommands = [
         'the log must have had this end: an anchor that was kept elsewhere',
         anchorOf,
       ],
-      ['--server', 'ask the server of IPLEDGER_URL: one network, what is new, for at most 5 s'],
+      ['--server', 'ask the server of IPLEDGER_URL: one network, new events only, for at most 5 s'],
       outputOption(),
     ],
     help: `
 Goes to the database of DATABASE_URL, or the embedded one, while the service runs or not; makes and migrates nothing. Exit
 code 1 with findings, and without a network to look at.
 
-An anchor, as verify and "network get" print it, names the end of the log. Kept where nobody who administers the
-database can write, it shows later that nothing before it was altered, and that no end is missing:
+An anchor, as verify and "network get" print it, names the end of the log. Keep it where administrators of the database
+can't write: it shows later that nothing before it was altered, and that no end is missing:
   ipledger verify --network default --against 48213:9f0c…`,
     run: verify,
   }),
@@ -39,8 +39,8 @@ database can write, it shows later that nothing before it was altered, and that 
     about: "make a network's tables anew from its log",
     options: [['--network <name>', 'network', 'default'], outputOption()],
     help: `
-What they are to be, and what differs, is what "ipledger verify" says. In one transaction, while the service runs: writers
-wait, readers see the tables as they were until it is done.`,
+"ipledger verify" lists the differences. It takes one transaction, while the service runs: writers wait, readers see the
+old tables until it commits.`,
     run: async (options: { readonly network: string; readonly output?: Format }) =>
       (await load()).runRebuild(options),
   }),
@@ -48,9 +48,9 @@ wait, readers see the tables as they were until it is done.`,
     about:
       'say that the database may be older than what it answered: a new era, and nothing handed out until sources have reported',
     options: [
-      ['--why <text>', 'what happened, or with --end why it is safe; goes into the log'],
+      ['--why <text>', 'the reason, or with --end why it is safe; goes into the log'],
       ['--above <number>', 'a lease id or number that was answered and that this log may lack', numberOf],
-      ['--end', 'end the recovery of one network by your word'],
+      ['--end', 'end the recovery of one network: you say that it is safe'],
       ['--database', 'before anything serves: go to the database itself'],
       outputOption(),
     ],
@@ -79,7 +79,7 @@ Examples:
       ],
       help: `
 Of DATABASE_ADMIN_URL or DATABASE_URL; without them, of the embedded PostgreSQL while the service runs. For looking and
-for backups: what is written past the service is not in the log, and verify finds it.
+for backups: the log lacks rows that are written past the service, and verify finds them.
 
 Examples:
   psql "$(ipledger database url)" -c '\\dv ipledger_audit.*'
@@ -95,25 +95,27 @@ async function verify(options: VerifyOptions & { readonly server?: boolean }): P
     if (await (await load()).runVerify(options)) return
     throw new SilentExit()
   }
-  if (against !== undefined) throw new UsageError('A server looks at what is new only: leave --against away.')
+  if (against !== undefined) throw new UsageError('A server reads new events only: leave --against away.')
   const { verifyNetwork } = AuditService.method
   const answer = await ask(verifyNetwork, { network })
   await printAnswer(output, verifyNetwork, answer, () => verifiedText([answer]))
   if (!answer.complete || answer.findings.length > 0) throw new SilentExit()
 }
 
-async function recover(options: RecoverOptions, network: string | undefined): Promise<void> {
-  const { why, above, output } = options
-  if ((options.end === true || above !== undefined) && network === undefined)
+type Recover = RecoverOptions & { readonly end?: boolean; readonly database?: boolean }
+
+async function recover(options: Recover, network: string | undefined): Promise<void> {
+  const { why, above, end, output } = options
+  if ((end === true || above !== undefined) && network === undefined)
     throw new UsageError('Say which network: ipledger recover NETWORK …')
   if (options.database === true) return (await load()).runRecover(network, options)
   const { beginRecovery, endRecovery, listNetworks } = NetworkService.method
-  if (options.end === true)
+  if (end === true)
     return printAnswer(output, endRecovery, await ask(endRecovery, { network: network!, why }))
   const named = network === undefined ? (await everyPage(listNetworks, {})).networks : [{ name: network }]
   for (const { name } of named) {
-    const asked = { network: name, why, ...(above !== undefined && { above: BigInt(above) }) }
-    await printAnswer(output, beginRecovery, await ask(beginRecovery, asked))
+    const request = { network: name, why, ...(above !== undefined && { above: BigInt(above) }) }
+    await printAnswer(output, beginRecovery, await ask(beginRecovery, request))
   }
 }
 

@@ -1,8 +1,7 @@
-/** Moving to ipledger: what other allocators hold is imported; what host-local leaks is removed. */
+/** Moving to ipledger: leases of other allocators are imported, leaked files of host-local removed. */
 import { hostname } from 'node:os'
 import type { SweepOptions } from '../import/host-local-gc.ts'
 import type { Finding } from '../import/import.ts'
-import type { LeftOut, Row } from '../import/rows.ts'
 import { connected } from './ask.ts'
 import { SilentExit, UsageError } from './failure.ts'
 import { type Format, outputOption, print, tableOf } from './print.ts'
@@ -10,32 +9,40 @@ import { command, group } from './verb.ts'
 
 type Options = SweepOptions & { readonly output?: Format }
 
-const FORMATS = ['host-local', 'whereabouts', 'kea', 'netbox', 'csv'] as const
-type From = (typeof FORMATS)[number]
+const rows = () => import('../import/rows.ts')
+const READERS = {
+  'host-local': async (path: string, options: Options) => (await rows()).hostLocalRows(path, options),
+  whereabouts: async (path: string) => (await rows()).whereaboutsRows(path),
+  kea: async (path: string) => (await import('../import/kea.ts')).keaRows(path),
+  netbox: async (path: string) => (await rows()).netboxRows(path),
+  csv: async (path: string) => (await rows()).csvRows(path),
+}
 
 const ON_NODE = [
   ['--network <name>', 'network of the ledger', 'default'],
   ['--node <name>', "where host-local's containers run", hostname()],
   ['--cni-cache <directory>', "where the container runtime's library says which are pods", '/var/lib/cni'],
-  ['--apply', 'do it; without, say what would be done', false],
+  ['--apply', 'do it; without, print the plan', false],
   outputOption(),
 ] as const
 
 export const importCommands = [
   command('import <format> <path>', {
     about: 'bring the leases of another allocator into the ledger',
-    choices: FORMATS,
+    argument: (format) => format.choices(Object.keys(READERS)),
     options: ON_NODE,
     help: `
-<path> is a network's directory for host-local, for the others a file of at most 64 MiB. Says what it would do; --apply does it.
-Imported leases are ACTIVE and like all others. What somebody else holds is a conflict and stays as it is. A second run finds what
-the first one made. Exit code 1: something was not imported that has not ended.
+<path> is a network's directory for host-local, for the others a file of at most 64 MiB. Prints its plan; --apply does it.
+Imported leases are ACTIVE and like all others. An address that another owner holds is a conflict and stays as it is. A second run
+finds the leases of the first. Exit code 1: something was not imported that has not ended.
 
 Examples:
   ipledger import host-local /var/lib/cni/networks/blue --node node-1
   ipledger import kea /var/lib/kea/kea-leases4.csv --apply`,
-    async run(options: Options, format: From, path: string) {
-      const rows = await read(format, path, options)
+    async run(options: Options, format: keyof typeof READERS, path: string) {
+      const rows = await READERS[format](path, options).catch((error: Error) => {
+        throw new UsageError(`${path} cannot be read as ${format}: ${error.message}`)
+      })
       const { importRows } = await import('../import/import.ts')
       const findings = await importRows(await connected(), options.network, rows, {
         apply: options.apply,
@@ -61,7 +68,7 @@ Examples:
       options: ON_NODE,
       help: `
 <directory> is that of a network. Files that the ledger does not know are imported first; sources then judge them like all leases.
-Run it as root on the node, again and again. Nothing is removed whose address a namespace of this node has. Exit code 1: a file
+Run it as root on the node, again and again. A file stays while a namespace of this node has its address. Exit code 1: a file
 could not be removed or imported.
 
 Example:
@@ -82,22 +89,6 @@ Example:
   ),
 ]
 
-async function read(format: From, path: string, options: Options): Promise<readonly (Row | LeftOut)[]> {
-  const [rows, { keaRows }] = await Promise.all([import('../import/rows.ts'), import('../import/kea.ts')])
-  const readers = {
-    'host-local': () => rows.hostLocalRows(path, options),
-    whereabouts: () => rows.whereaboutsRows(path),
-    kea: () => keaRows(path),
-    netbox: () => rows.netboxRows(path),
-    csv: () => rows.csvRows(path),
-  }
-  try {
-    return readers[format]()
-  } catch (error) {
-    throw new UsageError(`${path} cannot be read as ${format}: ${(error as Error).message}`)
-  }
-}
-
 /** On a terminal: over itself, and gone at the end. */
 function showProgress(done: number, all: number): void {
   process.stderr.write(done < all ? `\r${done} of ${all}` : '\r\x1b[K')
@@ -107,11 +98,12 @@ const isLeftOut = ({ outcome }: Finding) => !['new', 'held', 'ended'].includes(o
 
 function importText(findings: readonly Finding[], { apply }: Options): string {
   const count = (wanted: Finding['outcome']) => findings.filter(({ outcome }) => outcome === wanted).length
-  const [made, held, ended] = [count('new'), count('held'), count('ended')]
-  const left = findings.length - made - held - ended
-  const summary = `${made} ${apply ? 'imported' : 'to import'}, ${held} already held, ${left} not imported, ${ended} ended`
-  const hint = !apply && made > 0 ? '\nNothing was done: --apply imports.' : ''
+  const made = count('new')
+  const left = findings.filter(isLeftOut).length
   const others = findings.filter(({ outcome }) => outcome !== 'new' && outcome !== 'held')
-  if (others.length === 0) return summary + hint
-  return `${tableOf('', others)}\n\n${summary}${hint}`
+  return [
+    others.length === 0 ? '' : `${tableOf('', others)}\n\n`,
+    `${made} ${apply ? 'imported' : 'to import'}, ${count('held')} already held, ${left} not imported, ${count('ended')} ended`,
+    !apply && made > 0 ? '\nNothing was done: --apply imports.' : '',
+  ].join('')
 }

@@ -1,6 +1,5 @@
-/** What is done with leases: reserve, confirm, release, quarantine, reap, labels; and looking at them. */
+/** Leases: reserve, confirm, release, quarantine, reap, labels; lists, and watch. */
 import { create, toJson } from '@bufbuild/protobuf'
-import type { Command } from 'commander'
 import { LeaseService, WatchLeasesResponseSchema } from '../gen/ipledger/v1/lease_pb.ts'
 import { type Lease, Removal } from '../gen/ipledger/v1/types_pb.ts'
 import { ask, connected } from './ask.ts'
@@ -8,20 +7,18 @@ import { leaseHistory } from './audit.ts'
 import { UsageError } from './failure.ts'
 import { type Format, JSON_ANSWERS, sheet, time } from './print.ts'
 import { leaseOrAddress, list, repeated } from './readers.ts'
-import { asking, type Field, group, verb } from './verb.ts'
+import { command, type Field, group, requestOptions, verb } from './verb.ts'
 import { addressOf, holderOf, leaseSheet, leaseTable, stateOf } from './views.ts'
 
 const { method } = LeaseService
 
 const OWNER_FIELDS: readonly Field[] = [
-  ['--kind <kind>', 'what the owner is: pod, container, vm, sandbox, infrastructure, …', 'owner.kind'],
+  ['--kind <kind>', 'kind of the owner: pod, container, vm, sandbox, infrastructure, …', 'owner.kind'],
   ['--name <name>', 'name of the owner, unique per kind in a network: default/web-0', 'owner.name'],
   ['--uid <uid>', 'identity at its authority: pod uid, container id', 'owner.uid'],
   ['--incarnation <id>', 'one life of the owner: sandbox id, start', 'owner.incarnation'],
   ['--interface <name>', 'interface of the owner', 'owner.interface'],
 ]
-const UNCONFIRMED = { removal: Removal.UNCONFIRMED }
-/** Of which leases. */
 const OWNED: readonly Field[] = [
   ['--owner-kind <kind>', 'only of owners of this kind'],
   ['--owner-name <name>', 'only of owners of this name'],
@@ -30,9 +27,8 @@ const OWNED: readonly Field[] = [
   ['--pool <names>', 'only of these pools; repeatable, or with commas', 'pools'],
 ]
 
-export const reserveCommand = verb('reserve', {
+const reserve = verb('reserve', method.reserve, {
   about: 'give a workload its addresses, all or nothing',
-  method: method.reserve,
   fields: [
     ...OWNER_FIELDS,
     ['--node <name>', 'where it runs', 'owner.node'],
@@ -75,19 +71,21 @@ function claimsOf({ pool = [], prefer = [], address = [], preferPrevious = false
   return pools.map((names) => ({ pools: names, preferPrevious, address: address[0] ?? '' }))
 }
 
-export const heldCommands = [
-  verb('confirm [lease-id]', {
+const held = [
+  verb('confirm [lease-id]', method.confirm, {
     about: 'say that the address is configured',
-    method: method.confirm,
     fields: OWNER_FIELDS,
     help: '\nNames the lease, or its owner in full. A refused confirm means: unconfigure the address.',
   }),
-  verb('release [lease-id]', {
-    about: 'give addresses back; they cool before anybody else gets them',
-    method: method.release,
+  verb('release [lease-id]', method.release, {
+    about: 'give addresses back; they cool before another owner gets them',
     fields: [
       ...OWNER_FIELDS,
-      ['--removal-unconfirmed', 'it may still be configured: quarantined', () => UNCONFIRMED],
+      [
+        '--removal-unconfirmed',
+        'it may still be configured: quarantined',
+        () => ({ removal: Removal.UNCONFIRMED }),
+      ],
     ],
     help: `
 Names the lease, or its owner in full.
@@ -96,15 +94,13 @@ Examples:
   ipledger release default/42
   ipledger release --kind pod --name default/web-0 --uid 9b3c… --incarnation 5f1e… --interface eth0`,
   }),
-  verb('quarantine <lease-id|address>', {
+  verb('quarantine <lease-id|address>', method.quarantine, {
     about: 'take an address out of use until an operator reaps it',
-    method: method.quarantine,
     argument: leaseOrAddress,
     help: '\nExample:\n  ipledger quarantine 10.0.0.17 --why "answers ping, owner unknown"',
   }),
-  verb('reap [lease-id]', {
-    about: "end a lease, or all of a node, by an operator's word that nothing uses the addresses",
-    method: method.reap,
+  verb('reap [lease-id]', method.reap, {
+    about: 'end a lease, or all of a node, because an operator says that nothing uses the addresses',
     fields: [
       ['--version <n>', 'with a lease: its version when you looked ("lease get")'],
       ['--node <name>', 'all leases of a node that is gone for good'],
@@ -112,7 +108,7 @@ Examples:
     ],
     help: `
 It must be true: a machine that only lost its network still uses its addresses. A node is not reaped while one of its sources
-reports. What a source of another node lists is kept, and so is what an operator quarantined. A node that was renamed must list
+reports. Leases that a source of another node lists are kept, and so are quarantines by an operator. A node that was renamed must list
 its addresses under its new name first.
 
 Examples:
@@ -129,12 +125,11 @@ Examples:
   }),
 ]
 
-export const leaseCommands = group(
+const lease = group(
   'lease',
-  'who holds what',
-  verb('list', {
+  'leases of a network',
+  verb('list', method.listLeases, {
     about: 'leases that are held now, by address',
-    method: method.listLeases,
     fields: [
       ['--state <states>', 'reserved, active, quarantined', 'states'],
       ...OWNED,
@@ -143,12 +138,12 @@ export const leaseCommands = group(
       ['--quarantine-reason <reasons>', 'only those quarantined for it', 'quarantineReasons'],
     ],
   }),
-  verb('get <lease-id|address>', {
-    ...{ about: 'one lease that is held now', method: method.getLease, argument: leaseOrAddress },
+  verb('get <lease-id|address>', method.getLease, {
+    about: 'one lease that is held now',
+    argument: leaseOrAddress,
   }),
-  verb('labels <lease-id>', {
+  verb('labels <lease-id>', method.updateLabels, {
     about: "replace the labels of a lease's owner",
-    method: method.updateLabels,
     fields: [
       ['--label <key=value>', 'label, repeatable', 'labels'],
       ['--no-labels', 'remove all labels', () => ({ labels: {} })],
@@ -162,15 +157,12 @@ export const leaseCommands = group(
   leaseHistory,
 )
 
-export const requestCommands = group(
+const request = group(
   'request',
   'remembered requests',
-  verb('get <request-id>', {
-    about: 'what became of a request',
-    method: method.getRequest,
-    fields: [
-      ['--node <name>', "of a caller whose token is bound to this node; default: your token's", 'node'],
-    ],
+  verb('get <request-id>', method.getRequest, {
+    about: 'the outcome of a request',
+    fields: [['--node <name>', "node of the caller's token; default: your token's", 'node']],
     show: ({ requestId: request, committed, method, at, seq: event, leases }) =>
       committed
         ? `${sheet({ request, method, committed: time(at), event })}\n\n${leaseTable(leases)}`
@@ -179,41 +171,44 @@ export const requestCommands = group(
   }),
 )
 
-export function watchCommand(program: Command): void {
-  const { made, request } = asking(program, 'watch', method.watchLeases.input, {
-    about: 'what happens to leases, from now on, until it is ended by Ctrl-C',
-    fields: [
-      ['--state <states>', 'reserved, active, quarantined, ended', 'states'],
-      ...OWNED,
-      ['--after <n>', 'what happened after this number, too; 0: everything'],
-      ['--after-digest <hex>', 'the digest that was answered beside that number'],
-      ['--held', 'first the leases that are held', 'sendInitialState'],
-    ],
-    help: `
+const { options: watchOptions, request: watchRequest } = requestOptions(method.watchLeases.input, [
+  ['--state <states>', 'reserved, active, quarantined, ended', 'states'],
+  ...OWNED,
+  ['--after <n>', 'also events after this number; 0: all'],
+  ['--after-digest <hex>', 'the digest that was answered beside that number'],
+  ['--held', 'first the leases that are held', 'sendInitialState'],
+])
+
+const watch = command('watch', {
+  about: 'events of leases, from now on, until Ctrl-C',
+  options: watchOptions,
+  help: `
 It goes on where it was when the connection is lost. -o json prints a line for each answer of the server; the last
 \`position\` and \`digest\` are where --after and --after-digest go on.
 
 Examples:
   ipledger watch --pool web
   ipledger watch --after 48213 -o json`,
-  })
-  made.action(async () => {
-    const { output } = made.opts<{ readonly output?: Format }>()
+  async run(options: { readonly output?: Format }) {
     const client = await connected()
     const { watchLeases } = await import('../client/watch.ts')
     const onTrouble = (error: Error) => console.error(`ipledger: ${error.message}; trying again`)
-    for await (const { changes, position, digest } of watchLeases(client, request(), { onTrouble })) {
-      if (output === 'json') {
+    for await (const { changes, position, digest } of watchLeases(client, watchRequest(options), {
+      onTrouble,
+    })) {
+      if (options.output === 'json') {
         const answer = create(WatchLeasesResponseSchema, { changes: [...changes], position, digest })
         console.log(JSON.stringify(toJson(WatchLeasesResponseSchema, answer, JSON_ANSWERS)))
       } else for (const { lease, type, time: at } of changes) console.log(lineOf(lease!, type, time(at)))
     }
-  })
-}
+  },
+})
 
-/** Columns as wide as most need, since nobody knows what comes. */
+/** Columns as wide as most lines need: later lines are not known. */
 function lineOf(lease: Lease, type: string, at: string): string {
   const before = [String(lease.version).padEnd(8), at.padEnd(20), (type || 'held').padEnd(17)]
   const cells = [...before, addressOf(lease).padEnd(15), stateOf(lease).padEnd(11), holderOf(lease)]
   return cells.join('  ').trimEnd()
 }
+
+export const leaseCommands = [reserve, ...held, lease, request, watch]

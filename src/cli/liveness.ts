@@ -1,4 +1,4 @@
-/** Sources are made known, believed, ended; what they see, what follows from it, and what waits for a person. */
+/** Sources, their sightings, the findings that follow, and attention. */
 import { ATTENTION } from '../core/attention.ts'
 import { LivenessService, SourceSchema } from '../gen/ipledger/v1/liveness_pb.ts'
 import { ask } from './ask.ts'
@@ -11,10 +11,10 @@ const { method } = LivenessService
 
 const sources = group(
   'source',
-  'what says which addresses are alive',
-  verb('register <id>', {
-    about: 'make a source known, in dry run: what it sees is not handed out, and nothing else follows',
-    method: method.registerSource,
+  'reporters of live addresses',
+  verb('register <id>', method.registerSource, {
+    about:
+      'make a source known, in dry run: addresses that it lists are not handed out, and nothing else follows',
     fields: [
       ['--owner-kinds <kinds>', 'kinds of owners it can see: pod,container', 'sight.ownerKinds'],
       ['--kind <kind>', 'push (it reports), or docker, kubernetes, http (it is asked)'],
@@ -26,17 +26,16 @@ const sources = group(
     required: ['ownerKinds'],
     help: `
 The same declaration again changes nothing; one with other kinds of owners, families or interval replaces it, and is in dry
-run again. One of another kind, node or settings is another source: register and enable another id, let it report what
-runs, then retire this one.
+run again. One of another kind, node or settings is another source: register and enable another id, let it report,
+then retire this one.
 
 Examples:
   ipledger source register agent-1 --node node-1 --owner-kinds pod
   ipledger source register docker-1 --kind docker --node node-1 --owner-kinds container \\
     --settings '{"socketPath": "/var/run/docker.sock", "network": "sandboxes"}'`,
   }),
-  verb('enable <id>', {
+  verb('enable <id>', method.enableSource, {
     about: 'believe a source from now on; look at what it lists first: sighting list',
-    method: method.enableSource,
     fields: [
       ['--accept-unlisted', 'also if it lists less than half of the leases that are placed on its node'],
     ],
@@ -45,26 +44,23 @@ Examples:
         `It is a witness of ${placed} leases of its node from now on, and lists ${listed} of them.`,
     ],
   }),
-  verb('retire <id>', {
+  verb('retire <id>', method.retireSource, {
     about: 'end a source for good, and all that it lists; its id is not used again',
-    method: method.retireSource,
     notes: ({ unwitnessed, unlisted }) => [
       unwitnessed > 0 &&
         `${unwitnessed} leases lost their last witness: they are held until they are released, or reaped by an operator.`,
       unlisted > 0 && `${unlisted} free addresses that only it listed may be handed out from now on.`,
     ],
   }),
-  verb('list', {
+  verb('list', method.listSources, {
     about: 'sources, by id, and how they stand by their reports',
-    method: method.listSources,
     fields: [
       ['--node <name>', 'only of this node'],
       ['--state <states>', 'registered, enabled, retired', 'states'],
     ],
   }),
-  verb('get <id>', {
-    about: 'what one source declares, and how far it is believed',
-    method: method.listSources,
+  verb('get <id>', method.listSources, {
+    about: 'one source: its declaration and its status',
     run: async (request) => {
       const answer = await ask(method.listSources, request)
       if (answer.sources.length > 0) return answer
@@ -78,25 +74,23 @@ export const livenessCommands = [
   sources,
   group(
     'sighting',
-    'what sources see',
-    verb('list', {
-      about: 'who is seen where, by address',
-      method: method.listSightings,
+    'addresses that sources see',
+    verb('list', method.listSightings, {
+      about: 'sightings, by address',
       fields: [
         ['--source <id>', 'only by this source'],
         ['--address <address>', 'only there; of a block that is leased as one, anywhere in it'],
-        ['--vanished', 'also what is listed no more'],
+        ['--vanished', 'also sightings that have ended'],
       ],
     }),
   ),
-  verb('reconcile', {
-    about: 'what would be done about leases now, and why',
-    method: method.reconcile,
+  verb('reconcile', method.reconcile, {
+    about: 'findings about leases now: the verdict and the reason',
     fields: [
       ['--dry-run', 'required: nothing is done', null],
       ['--pool <name>', 'only about this pool'],
       ['--address <address>', 'only about the lease there'],
-      ['--source <id>', 'only what this source lists, or is a witness of'],
+      ['--source <id>', 'only leases that this source lists or is a witness of'],
       ['--kept', 'also leases about which nothing would be done'],
     ],
     help: `
@@ -108,13 +102,12 @@ Examples:
     run: (request, { dryRun }: { readonly dryRun?: boolean }) => {
       if (dryRun === true) return ask(method.reconcile, request)
       throw new UsageError(
-        'Reconciling is what the worker does by itself, all the time ("ipledger serve", or "ipledger worker"). Say --dry-run to see what it would do.',
+        'The worker reconciles by itself, all the time ("ipledger serve", or "ipledger worker"). Say --dry-run to see what it would do.',
       )
     },
   }),
-  verb('attention', {
+  verb('attention', method.listAttention, {
     about: 'everything that waits for a person, or for an answer',
-    method: method.listAttention,
     fields: [
       ['--code <codes>', 'only of these; repeatable, or with commas: HELD,SOURCE_SILENT', 'codes'],
       ['--source <id>', 'only of this source'],

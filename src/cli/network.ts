@@ -7,36 +7,31 @@ const { method } = NetworkService
 export const networkCommands = group(
   'network',
   'address spaces in which an address is unique',
-  verb('create <name>', {
+  verb('create <name>', method.createNetwork, {
     about: 'make a network and its ledger',
-    method: method.createNetwork,
     fields: [
       ['--description <text>', 'for people'],
       ['--label <key=value>', 'label, repeatable', 'labels'],
     ],
     help: '\nExample:\n  ipledger network create tenant-7 --description "VPC of tenant 7"',
   }),
-  verb('list', {
+  verb('list', method.listNetworks, {
     about: 'networks, by name',
-    method: method.listNetworks,
     fields: [['--label <key=value>', 'only networks with this label, repeatable', 'labels']],
   }),
-  verb('get [name]', {
-    about: 'one network (default: "default"): what it waits for, and where its log stands',
-    method: method.getNetwork,
+  verb('get [name]', method.getNetwork, {
+    about: 'one network (default: "default"): its state, its recovery, the head of its log',
   }),
-  verb('update <name>', {
+  verb('update <name>', method.updateNetwork, {
     about: 'change description or labels',
-    method: method.updateNetwork,
     fields: [
       ['--description <text>', 'new description; "" clears it'],
       ['--label <key=value>', 'new label, repeatable; together they replace all labels', 'labels'],
-      ['--no-labels', 'remove all labels', () => ({ updateMask: { paths: ['labels'] } })],
+      ['--no-labels', 'remove all labels', () => ({ labels: {} })],
     ],
   }),
-  verb('resume [network]', {
-    about: "end holds, by an operator's word that what is missed is gone, or that the clock is right",
-    method: LivenessService.method.resumeHold,
+  verb('resume [network]', LivenessService.method.resumeHold, {
+    about: 'end holds: an operator says that the missing workloads are gone, or that the clock is right',
     fields: [['--cause <cause>', 'only this hold (default: all of them)']],
     help: '\nExample:\n  ipledger network resume --cause too-many-reaps --why "node-1 was drained at noon"',
   }),

@@ -1,6 +1,6 @@
 /**
- * What is done with the database itself, as it is: nothing is made or migrated. It says first which one that is: another
- * terminal may have another DATABASE_URL.
+ * Commands on the database itself. They make and migrate nothing. Each first prints which database it is: another terminal may
+ * have another DATABASE_URL.
  */
 import type pg from 'pg'
 import { type Config, readConfig, StartRefused } from '../config.ts'
@@ -16,16 +16,10 @@ import { CommandFailed, UsageError } from './failure.ts'
 import { type Format, print, sheet, tableOf } from './print.ts'
 import { type NetworkVerified, verifiedText } from './views.ts'
 
-export type VerifyOptions = { readonly network?: string; readonly against?: Anchor; readonly output?: Format }
-export type RecoverOptions = {
-  readonly why: string
-  readonly above?: number
-  readonly end?: boolean
-  readonly database?: boolean
-  readonly output?: Format
-}
+export type VerifyOptions = Readonly<{ network?: string; against?: Anchor; output?: Format }>
+export type RecoverOptions = Readonly<{ why: string; above?: number; output?: Format }>
 
-/** Also those of which nothing but the log is left. A look at an index for each, however long their logs. */
+/** Also networks of which only the log is left. One look-up in an index for each, however long their logs. */
 const NETWORKS = `
   with recursive n (id) as (
     select min(e.network_id) from ipledger.event e
@@ -33,7 +27,7 @@ const NETWORKS = `
     select (select min(e.network_id) from ipledger.event e where e.network_id > n.id) from n where n.id is not null)
   select id from n where id is not null`
 
-/** True when something was looked at and nothing was found. */
+/** True without findings. */
 export function runVerify({ network, against, output }: VerifyOptions): Promise<boolean> {
   return onDatabase('verify', async ({ client, where }) => {
     const networks = await networksOf(client, where, network)
@@ -41,13 +35,14 @@ export function runVerify({ network, against, output }: VerifyOptions): Promise<
       throw new UsageError(
         'Say of which network the anchor is: ipledger verify --network NETWORK --against …',
       )
-    const found: NetworkVerified[] = []
-    for (const name of networks) {
-      const onProgress = ({ part, done, head }: { part: string; done: string; head: number }) =>
-        showProgress(`${name}: ${part} ${done}${part === 'log' ? ` of ${head}` : ''}`)
-      const options = { from: 0, onProgress, ...(against !== undefined && { against }) }
-      found.push({ network: name, ...(await verifyNetwork(client, name, options)) })
-    }
+    const found = await Array.fromAsync(networks, async (name): Promise<NetworkVerified> => {
+      const verified = await verifyNetwork(client, name, {
+        ...{ from: 0, ...(against !== undefined && { against }) },
+        onProgress: ({ part, done, head }) =>
+          showProgress(`${name}: ${part} ${done}${part === 'log' ? ` of ${head}` : ''}`),
+      })
+      return { network: name, ...verified }
+    })
     showProgress('')
     await print(output, { networks: found, database: where }, () => verifiedText(found))
     return found.every(({ findings }) => findings.length === 0)
@@ -69,7 +64,7 @@ export function runRebuild({ network, output }: { readonly network: string; read
   })
 }
 
-/** One network, or all: this database may be older than the world. What cannot be told from the database itself. */
+/** Begins a new era of one network, or of all. */
 export function runRecover(network: string | undefined, { why, above = 0, output }: RecoverOptions) {
   return onDatabase('recover', async ({ client, where, found }) => {
     const { rows: served } = await client.query(
@@ -81,8 +76,7 @@ export function runRecover(network: string | undefined, { why, above = 0, output
       )
     const ledger = await openLedger({ url: found.url, connections: 1 })
     try {
-      const networks: { network: string; era: number; head: string; state: string }[] = []
-      for (const name of await networksOf(client, where, network)) {
+      const networks = await Array.fromAsync(await networksOf(client, where, network), async (name) => {
         const outcome = await ledger.submit({
           ...{ network: name, actor: { name: 'recover', node: null }, cause: 'recover' },
           ...{ requestId: null, fingerprint: null, traceId: null },
@@ -91,8 +85,8 @@ export function runRecover(network: string | undefined, { why, above = 0, output
         if (!outcome.ok) throw new CommandFailed(`${outcome.refusal.reason}: ${outcome.refusal.message}`)
         const { network: made, head } = outcome.answer.network!
         const state = made.recovering ? 'RECOVERING' : 'READY'
-        networks.push({ network: name, era: made.era, head: String(head), state })
-      }
+        return { network: name, era: made.era, head: String(head), state }
+      })
       await print(output, { networks, database: where }, () => tableOf('', networks))
     } finally {
       await ledger.close()
@@ -100,7 +94,6 @@ export function runRecover(network: string | undefined, { why, above = 0, output
   })
 }
 
-/** Starts nothing. */
 export async function databaseUrl(role: string): Promise<string> {
   const config = readConfig()
   const { databaseUrl: given, databaseAdminUrl } = config
@@ -124,7 +117,7 @@ async function requireOwner(client: pg.Client): Promise<void> {
 
 type OnDatabase = { readonly client: pg.Client; readonly where: string; readonly found: FoundDatabase }
 
-/** `rebuild` takes the owner's login. Ctrl-C ends the process: what was not committed is undone. */
+/** `rebuild` takes the owner's login. Ctrl-C ends the process, and PostgreSQL rolls back. */
 async function onDatabase<T>(command: string, work: (on: OnDatabase) => Promise<T>): Promise<T> {
   const config = readConfig()
   const where = whereOf(config)
@@ -153,7 +146,7 @@ async function networksOf(client: pg.Client, where: string, network: string | un
   return names
 }
 
-/** One line that is written over, where somebody watches. */
+/** One line that is written over, on a terminal. */
 function showProgress(text: string): void {
   if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`)
 }

@@ -4,8 +4,8 @@ import { formatValue, isMalformed, parseRange } from '../core/address.ts'
 import { PoolService } from '../gen/ipledger/v1/pool_pb.ts'
 import { ask } from './ask.ts'
 import { UsageError } from './failure.ts'
-import { list, repeated } from './readers.ts'
-import { type Field, group, maskOf, verb } from './verb.ts'
+import { list } from './readers.ts'
+import { type Field, group, masked, verb } from './verb.ts'
 
 const { method } = PoolService
 
@@ -18,16 +18,13 @@ const SETTINGS: readonly Field[] = [
   ['--confirm-within <duration>', 'deadline of Reserves that name none (default: no deadline)'],
   ['--liveness <available|strict>', 'what Reserve does when sources are silent'],
   ['--owner-limit <n>', 'leases one owner may hold in it (default: 4)'],
-  [
-    '--node-limit <n>',
-    'leases one node may hold in it, with spares and quarantines on its word (default: any)',
-  ],
+  ['--node-limit <n>', 'leases, spares and quarantines that one node may hold in it (default: any)'],
   ['--default', 'used by a Reserve that names no pool; one of each family', 'isDefault'],
   ['--draining', 'hand out nothing new'],
-  ['--route <destination[=gateway]>', 'route for its workloads, repeatable', routesOf, repeated],
+  ['--route <destination[=gateway]>', 'route for its workloads, repeatable', 'options.routes', route],
   ['--dns <address>', 'resolver for its workloads; repeatable, or with commas', 'options.dns'],
   ['--mtu <bytes>', 'mtu for its workloads', 'options.mtu'],
-  ['--misses <n>', 'lists without a workload before it is asked after (default: 3)', 'reapPolicy.misses'],
+  ['--misses <n>', 'lists without a workload before it is looked up (default: 3)', 'reapPolicy.misses'],
   ['--minimum-age <duration>', 'of a lease, before absence counts (default: 5m)', 'reapPolicy.minimumAge'],
   ['--unwitnessed-age <duration>', 'of one that was never listed (default: 1h)', 'reapPolicy.unwitnessedAge'],
   ['--terminal-grace <duration>', 'an ended workload counts as there (5m)', 'reapPolicy.terminalGrace'],
@@ -37,9 +34,8 @@ const SETTINGS: readonly Field[] = [
 export const poolCommands = group(
   'pool',
   'CIDRs of a network from which leases are cut',
-  verb('create <name>', {
+  verb('create <name>', method.createPool, {
     about: 'make a pool',
-    method: method.createPool,
     fields: [
       ['--cidr <cidr>', 'the addresses it hands out'],
       ['--prefix-length <n>', 'size of one lease, for ever: 28 delegates /28 blocks (default: one address)'],
@@ -51,18 +47,16 @@ Examples:
   ipledger pool create web --cidr 10.0.0.0/24 --gateway 10.0.0.1 --exclude 10.0.0.2-10.0.0.9 --cooldown 2m
   ipledger pool create nodes --cidr 10.64.0.0/12 --prefix-length 26`,
   }),
-  verb('list', {
+  verb('list', method.listPools, {
     about: 'pools of a network with their usage, by name',
-    method: method.listPools,
     fields: [
       ['--label <key=value>', 'only pools with this label, repeatable', 'labels'],
       ['--cidr <cidr>', 'only pools that overlap it'],
     ],
   }),
-  verb('get <name>', { about: 'one pool with its usage', method: method.getPool }),
-  verb('update <name>', {
-    about: 'change a pool; what is not named stays',
-    method: method.updatePool,
+  verb('get <name>', method.getPool, { about: 'one pool with its usage' }),
+  verb('update <name>', method.updatePool, {
+    about: 'change a pool; other settings stay',
     fields: [
       ['--new-name <name>', 'rename it'],
       ['--cidr <cidr>', 'grow or shrink it'],
@@ -70,15 +64,15 @@ Examples:
       ['--no-gateway', 'it has none', () => ({ gateway: '' })],
       ['--add-exclude <address|cidr|first-last>', 'exclude this too; repeatable', null, list],
       ['--remove-exclude <address|cidr|first-last>', 'hand this entry out again; repeatable', null, list],
-      ['--no-exclude', 'remove all exclusions', () => ({ updateMask: { paths: ['exclude'] } })],
+      ['--no-exclude', 'remove all exclusions', () => ({ exclude: [] })],
       ['--no-confirm-within', 'no deadline of the pool', () => ({ confirmWithin: durationFromMs(0) })],
       ['--no-default', 'not used by a Reserve that names no pool', 'isDefault'],
       ['--no-draining', 'hand out again', 'draining'],
       ['--no-options', 'remove routes, dns and mtu', () => ({ options: {} })],
-      ['--no-labels', 'remove all labels', () => ({ updateMask: { paths: ['labels'] } })],
+      ['--no-labels', 'remove all labels', () => ({ labels: {} })],
     ],
     help: `
---exclude replaces all exclusions, and what it does not repeat is handed out; --add-exclude and --remove-exclude keep the others.
+--exclude replaces all exclusions: those that it leaves out are handed out; --add-exclude and --remove-exclude keep the others.
 --label replaces all labels; --route, --dns and --mtu together replace all of theirs.
 Refused with POOL_IN_USE when it would strand a held address or forget a cooling one.
 
@@ -88,9 +82,8 @@ Examples:
   ipledger pool update web --draining`,
     run: update,
   }),
-  verb('delete <name>', {
+  verb('delete <name>', method.deletePool, {
     about: 'remove a pool; only an empty one whose addresses have all cooled',
-    method: method.deletePool,
   }),
 )
 
@@ -98,13 +91,12 @@ type Exclusions = { readonly addExclude?: readonly string[]; readonly removeExcl
 type Update = MessageInitShape<typeof method.updatePool.input>
 
 /**
- * One exclusion more or less, without losing the others. The API knows only the whole list, and a list typed anew forgets
- * what it does not repeat: those addresses would be handed out.
+ * One exclusion more or less, without losing the others. The API knows only the whole list; addresses that a new list leaves
+ * out would be handed out.
  */
 async function update(request: Update, { addExclude = [], removeExclude = [] }: Exclusions) {
   if (addExclude.length + removeExclude.length === 0) return ask(method.updatePool, request)
-  const paths = request.updateMask?.paths ?? []
-  if (request.exclude !== undefined || paths.includes('exclude'))
+  if (request.exclude !== undefined)
     throw new UsageError(
       '--exclude and --no-exclude say all of it: leave --add-exclude and --remove-exclude away.',
     )
@@ -123,24 +115,20 @@ async function update(request: Update, { addExclude = [], removeExclude = [] }: 
     )
   const kept = before.filter((one) => !removed.includes(one))
   const exclude = [...new Set([...kept, ...addExclude.map(canonical)])]
-  // What was read may have changed since.
-  const changed = { version, ...request, exclude, updateMask: { paths: [...paths, 'exclude'] } }
-  return ask(method.updatePool, maskOf(method.updatePool.input, changed) as Update)
+  // By its version: the list may have changed since.
+  return ask(method.updatePool, masked(method.updatePool.input, { version, ...request, exclude }))
 }
 
 /** As the server answers it. */
 function canonical(text: string): string {
   const range = parseRange(text)
   if (isMalformed(range)) throw new UsageError(`${range.malformed}.`)
-  const [first, last] = [formatValue(range.family, range.first), formatValue(range.family, range.last)]
-  return first === last ? first : `${first}-${last}`
+  const { family, first, last } = range
+  return [...new Set([formatValue(family, first), formatValue(family, last)])].join('-')
 }
 
-function routesOf(texts: readonly string[]): object {
-  const routes = texts.map((text) => {
-    const [destination, gateway = '', more] = text.split('=')
-    if (more !== undefined) throw new UsageError('A route is written destination or destination=gateway.')
-    return { destination, gateway }
-  })
-  return { options: { routes } }
+function route(text: string, before: readonly object[] = []): readonly object[] {
+  const [destination, gateway = '', more] = text.split('=')
+  if (more !== undefined) throw new UsageError('A route is written destination or destination=gateway.')
+  return [...before, { destination, gateway }]
 }

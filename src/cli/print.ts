@@ -1,7 +1,7 @@
-/** What is printed: tables for people, the API's JSON for programs. */
-import type { DescEnum, DescField, DescMessage, Message, MessageShape } from '@bufbuild/protobuf'
-import { type Duration, durationMs, type Timestamp, timestampDate } from '@bufbuild/protobuf/wkt'
-import { Option } from 'commander'
+/** Output: tables for people, the API's JSON for programs. */
+import type { DescEnum, DescField, DescMessage, Message } from '@bufbuild/protobuf'
+import { durationMs, type Timestamp, timestampDate } from '@bufbuild/protobuf/wkt'
+import { Help, Option } from 'commander'
 
 /** As the API answers: fields without content are there. */
 export const JSON_ANSWERS = { alwaysEmitImplicit: true } as const
@@ -11,80 +11,69 @@ export const FORMATS = ['json', 'yaml', 'wide'] as const
 export type Format = (typeof FORMATS)[number]
 
 export const outputOption = () =>
-  new Option('-o, --output <format>', 'json, yaml: what the API answers; wide: every field').choices(FORMATS)
+  new Option('-o, --output <format>', 'json, yaml: the answer of the API; wide: every field').choices(FORMATS)
 
-/** For programs, if that was asked for, else for people. */
+/** By the format, for people without one. */
 export async function print(format: Format | undefined, value: unknown, people: () => string): Promise<void> {
   if (format === 'yaml') process.stdout.write((await import('yaml')).stringify(value))
   else console.log(format === 'json' ? JSON.stringify(value, null, 2) : people())
 }
 
+type Rows = readonly (readonly string[])[]
+
 /** Columns as wide as their widest cell; those without any content are left out. */
-export function table(titles: readonly string[], rows: readonly (readonly string[])[]): string {
-  const shown = titles.flatMap((_, at) =>
-    rows.length === 0 || rows.some((row) => row[at] !== '') ? [at] : [],
-  )
-  const cells = [titles, ...rows].map((row) => shown.map((at) => row[at] ?? ''))
-  // Of more rows than a call may have arguments.
-  const widths = shown.map((_, at) => cells.reduce((most, row) => Math.max(most, row[at]!.length), 0))
-  return cells
-    .map((row) => row.map((cell, at) => (at === row.length - 1 ? cell : cell.padEnd(widths[at]!))).join('  '))
-    .map((line) => line.trimEnd())
-    .join('\n')
+export function table(titles: readonly string[], rows: Rows): string {
+  const columns = titles.flatMap((title, at) => {
+    if (rows.length > 0 && rows.every((row) => row[at] === '')) return []
+    const cells = [title, ...rows.map((row) => row[at]!)]
+    const width = widest(cells)
+    return [cells.map((cell) => cell.padEnd(width))]
+  })
+  const lines = [titles, ...rows].map((_, at) => columns.map((cells) => cells[at]).join('  '))
+  return lines.map((line) => line.trimEnd()).join('\n')
+}
+
+/** Of more texts than a call may have arguments. */
+function widest(texts: readonly string[]): number {
+  return texts.reduce((most, text) => Math.max(most, text.length), 0)
 }
 
 type Cell = string | number | boolean | bigint | null | undefined | readonly string[]
 
-/** A table of things with a column for each of their fields; where there are none, that: `no tokens`. */
+/** A table with a column for each field; `none` if there are no rows: `no tokens`. */
 export function tableOf(none: string, things: readonly Readonly<Record<string, Cell>>[]): string {
+  if (things.length === 0) return none
   const names = [...new Set(things.flatMap((thing) => Object.keys(thing)))]
-  const rows = things.map((thing) => names.map((name) => String(thing[name] ?? '')))
-  return rows.length === 0
-    ? none
-    : table(
-        names.map((name) => titleOf(name).toUpperCase()),
-        rows,
-      )
+  const titles = names.map((name) => titleOf(name).toUpperCase())
+  return table(
+    titles,
+    things.map((thing) => names.map((name) => String(thing[name] ?? ''))),
+  )
 }
 
 /** One thing, a line for each field; fields without content are left out. */
 export function sheet(fields: Readonly<Record<string, Cell>>): string {
-  const shown = Object.entries(fields).flatMap(([name, cell]) => {
-    const words = String(cell ?? '')
-    return words === '' ? [] : [[titleOf(name), words] as const]
-  })
-  const width = Math.max(...shown.map(([title]) => title.length))
-  return shown.map(([title, words]) => `${title.padEnd(width)}  ${words}`).join('\n')
+  const lines = Object.entries(fields)
+    .map(([name, cell]) => [titleOf(name), String(cell ?? '')] as const)
+    .filter(([, text]) => text !== '')
+  const width = widest(lines.map(([title]) => title))
+  return lines.map(([title, text]) => `${title.padEnd(width)}  ${text}`).join('\n')
 }
 
-/**
- * A message as a sheet, by its descriptor: its fields and those of the messages in it. `own` are other words for a field,
- * undefined for none, and under a name that is no field a line of its own at the end.
- */
-export function sheetOf<D extends DescMessage>(
-  desc: D,
-  message: MessageShape<D> | undefined,
-  own: Readonly<Record<string, string | undefined>> = {},
-): string {
-  return message === undefined ? '' : sheet({ ...rowsOf(desc, message, own), ...own })
-}
-
-/** Messages as a table with a column for each field, by their descriptor. */
-export function wideTable(desc: DescMessage, messages: readonly Message[]): string {
-  const rows = messages.map((message) => rowsOf(desc, message, {}))
-  return tableOf('nothing', rows)
-}
-
-/** By the names of its fields and of those in its messages; what has other words keeps its place. */
-function rowsOf(desc: DescMessage, message: Message, own: object): Readonly<Record<string, string>> {
-  const rows = desc.fields.map((field): Readonly<Record<string, string>> => {
+/** The fields of a message and of its messages, by name. Fields in `own` stay empty: their text comes from there. */
+export function rowOf(
+  desc: DescMessage,
+  message: Message,
+  own: object = {},
+): Readonly<Record<string, string>> {
+  const cells = desc.fields.map((field): Readonly<Record<string, string>> => {
     const { localName: name } = field
     const value = (message as unknown as Readonly<Record<string, unknown>>)[name]
     if (value === undefined || name in own) return { [name]: '' }
     const isOurs = field.fieldKind === 'message' && !field.message.typeName.startsWith('google.')
-    return isOurs ? rowsOf(field.message, value as Message, own) : { [name]: wordsOf(field, value as never) }
+    return isOurs ? rowOf(field.message, value as Message, own) : { [name]: textOf(field, value as never) }
   })
-  return Object.assign({}, ...rows)
+  return Object.assign({}, ...cells)
 }
 
 /** `confirmWithin` → `confirm within` */
@@ -92,24 +81,26 @@ function titleOf(name: string): string {
   return name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`)
 }
 
-export function wordsOf(field: DescField, value: never): string {
+export function textOf(field: DescField, value: never): string {
   switch (field.fieldKind) {
     case 'enum':
       return value === 0 ? '' : nameOf(field.enum, value)
     case 'map':
-      return labels(value)
+      return Object.entries<string>(value)
+        .map(([key, text]) => `${key}=${text}`)
+        .join(',')
     case 'list':
       return field.listKind === 'scalar' ? (value as readonly unknown[]).join(', ') : ''
     case 'message':
       if (field.message.name === 'Timestamp') return time(value)
-      return field.message.name === 'Duration' ? span(value) : JSON.stringify(value)
+      return field.message.name === 'Duration' ? milliseconds(durationMs(value)) : JSON.stringify(value)
     default:
       if (typeof value === 'boolean') return value ? 'yes' : ''
       return value === 0n ? '' : String(value)
   }
 }
 
-/** By the names of messages in each other: `owner.node`. */
+/** `path`: `owner.node` */
 export function fieldAt(desc: DescMessage, path: string): DescField {
   const [name, ...rest] = path.split('.')
   const found = desc.fields.find(({ localName }) => localName === name)
@@ -123,68 +114,38 @@ export function nameOf(desc: DescEnum, value: number): string {
 
 /** UTC, to the second. */
 export function time(at: Timestamp | undefined): string {
-  return at === undefined ? '' : iso(timestampDate(at).getTime())
+  return at === undefined
+    ? ''
+    : timestampDate(at)
+        .toISOString()
+        .replace(/\.\d+Z$/, 'Z')
 }
 
-function iso(ms: number): string {
-  return new Date(ms).toISOString().replace(/\.\d+Z$/, 'Z')
-}
-
-export function span(duration: Duration | undefined): string {
-  return duration === undefined ? '' : milliseconds(durationMs(duration))
-}
+const NARROW = new Intl.DurationFormat('en', { style: 'narrow' })
 
 /** `90` s is `1m30s`; below a second `250ms`. */
 export function milliseconds(ms: number): string {
-  if (ms < 1_000) return `${ms}ms`
-  const seconds = Math.round(ms / 1_000)
-  const parts = [
-    [Math.floor(seconds / 86_400), 'd'],
-    [Math.floor(seconds / 3_600) % 24, 'h'],
-    [Math.floor(seconds / 60) % 60, 'm'],
-    [seconds % 60, 's'],
-  ] as const
-  return parts.flatMap(([count, unit]) => (count === 0 ? [] : [`${count}${unit}`])).join('')
+  const smallestUnit = ms < 1_000 ? 'milliseconds' : 'seconds'
+  const duration = Temporal.Duration.from({ milliseconds: Math.round(ms) })
+  const text = NARROW.format(duration.round({ largestUnit: 'days', smallestUnit }))
+  return text.replaceAll(' ', '') || '0ms'
 }
 
-export function labels(map: Readonly<Record<string, string>> = {}): string {
-  return Object.entries(map)
-    .map(([key, value]) => `${key}=${value}`)
-    .join(',')
-}
+const terminalWidth = () => process.stdout.columns ?? 100
 
-/** What people see of a line: as wide as the terminal, or as is read well where there is none. */
-export function lineWidth(): number {
-  return process.stdout.columns ?? 100
-}
-
-/** Lines of at most so many characters, broken between words; a longer word stays whole. */
-export function wrapped(text: string, width: number): readonly string[] {
-  const lines: string[] = []
-  for (const word of text.split(' ')) {
-    const last = lines.at(-1)
-    if (last === undefined || last.length + 1 + word.length > width) lines.push(word)
-    else lines[lines.length - 1] = `${last} ${word}`
-  }
-  return lines
+/** Broken between words into lines of at most `width` characters. */
+export function wrapped(text: string, width = terminalWidth()): string {
+  return new Help().boxWrap(text, width)
 }
 
 /** As a table; the last column is broken where the line ends. */
-export function prose(
-  titles: readonly string[],
-  rows: readonly (readonly string[])[],
-  width: number,
-): string {
-  const before = table(
-    titles.slice(0, -1),
-    rows.map((row) => row.slice(0, -1)),
-  ).split('\n')
-  const indent = Math.max(...before.map((line) => line.length)) + 2
-  return [titles, ...rows]
-    .flatMap((row, at) => {
-      const [first = '', ...others] = wrapped(row.at(-1)!, Math.max(40, width - indent))
-      return [`${before[at]!.padEnd(indent)}${first}`, ...others.map((one) => ' '.repeat(indent) + one)]
-    })
-    .map((line) => line.trimEnd())
-    .join('\n')
+export function prose(titles: readonly string[], rows: Rows, width = terminalWidth()): string {
+  const [head, ...others] = [titles, ...rows].map((row) => row.slice(0, -1))
+  const before = table(head!, others).split('\n')
+  const indent = widest(before) + 2
+  const lines = [titles, ...rows].map((row, at) => {
+    const text = wrapped(row.at(-1)!, Math.max(40, width - indent))
+    return before[at]!.padEnd(indent) + text.replaceAll('\n', `\n${' '.repeat(indent)}`)
+  })
+  return lines.join('\n')
 }

@@ -11,7 +11,7 @@ import { list, whole } from './readers.ts'
 import { awaitSignals, SIGNALS } from './stopping.ts'
 import { command } from './verb.ts'
 
-/** Loaded only by the command that needs it: the others talk to a server and start in a tenth of the time. */
+/** Loaded only by the command that needs it: the others start in a tenth of the time. */
 const load = () => import('./serve.ts')
 
 export const processCommands = [
@@ -34,7 +34,7 @@ second one ends it at once.`,
     run: async () => (await load()).runMigrate(),
   }),
   command('agent', {
-    about: 'run on a node: answer the CNI plugin, report what is alive, keep addresses for an outage',
+    about: 'run on a node: answer the CNI plugin, report live addresses, keep spares for an outage',
     options: [
       ['--bridge <name>', 'the bridge of its containers, or the parent of macvlan and ipvlan'],
       ['--network <name>', 'network of the ledger', 'default'],
@@ -54,11 +54,9 @@ Needs root, and the programs ip and nsenter. Register and enable its source firs
   ipledger source enable node-1
   ipledger agent --node node-1 --bridge cni0 --spares 8`,
     async run({ source, ...options }: Omit<AgentOptions, 'source'> & { readonly source?: string }) {
-      const [{ Agent }, { createLogger }, { readConfig }] = await Promise.all([
-        import('../agent/agent.ts'),
-        import('../telemetry.ts'),
-        import('../config.ts'),
-      ])
+      const { Agent } = await import('../agent/agent.ts')
+      const { createLogger } = await import('../telemetry.ts')
+      const { readConfig } = await import('../config.ts')
       const log = createLogger(readConfig().logLevel)
       const { signal } = awaitSignals(log)
       const { node, network, socket } = options
@@ -81,17 +79,17 @@ Needs root, and the programs ip and nsenter. Register and enable its source firs
     about: 'play MIR-1238 step by step: a list that lags, and still no address on two sandboxes',
     options: [['--directory <path>', 'keep its data there (default: a directory that is thrown away)']],
     help: `
-Takes less than 20 seconds, uses a PostgreSQL of its own and touches nothing else. What --directory kept can be looked at:
+Takes less than 20 seconds, uses a PostgreSQL of its own and touches nothing else. To look at the data of --directory:
 IPLEDGER_DIR=<path> ipledger serve.`,
     run: ({ directory }: { readonly directory?: string }) =>
       runProgram('src/demo/main', directory === undefined ? {} : { directory: resolve(directory) }),
   }),
 ]
 
-/** Programs that stand above this room are processes of their own. They are told as JSON what they are asked. */
-async function runProgram(path: string, asked: object): Promise<void> {
+/** Programs above this room are processes of their own. Their options are JSON. */
+async function runProgram(path: string, options: object): Promise<void> {
   const file = new URL(`../../${path}${extname(import.meta.filename)}`, import.meta.url)
-  const args = [...process.execArgv, fileURLToPath(file), JSON.stringify(asked)]
+  const args = [...process.execArgv, fileURLToPath(file), JSON.stringify(options)]
   const child = spawn(process.execPath, args, { stdio: 'inherit' })
   for (const signal of SIGNALS) process.on(signal, () => child.kill(signal))
   const [code] = (await once(child, 'exit')) as [number | null]

@@ -8,9 +8,9 @@ import type { CallFailed } from '../client/call-failed.ts'
 import { auditCommands } from './audit.ts'
 import { completionCommand } from './completion.ts'
 import { databaseCommands } from './database.ts'
-import { failureJson, failureText, REFUSED, SilentExit, UNREACHABLE, USAGE } from './failure.ts'
+import { CommandFailed, failureJson, failureText, REFUSED, UNREACHABLE, USAGE } from './failure.ts'
 import { importCommands } from './import.ts'
-import { heldCommands, leaseCommands, requestCommands, reserveCommand, watchCommand } from './lease.ts'
+import { leaseCommands } from './lease.ts'
 import { livenessCommands } from './liveness.ts'
 import { networkCommands } from './network.ts'
 import { poolCommands } from './pool.ts'
@@ -19,33 +19,28 @@ import { rejudgeCommand } from './rejudge.ts'
 import { tokenCommands } from './token.ts'
 
 /**
- * Errors whose message is a sentence for people, and their exit codes. By their names: what a command does not need is not
- * loaded, so that it starts in 0.3 s.
+ * Errors of other rooms whose message is a sentence for people, and their exit codes. By name: a command
+ * loads only the rooms that it needs, so that it starts in 0.3 s.
  */
 const SENTENCES: Readonly<Record<string, number>> = {
   StartRefused: REFUSED,
   TokenFileError: REFUSED,
-  CommandFailed: REFUSED,
-  UsageError: USAGE,
   ConnectionLost: UNREACHABLE,
 }
 
-// A reader that has seen enough (`ipledger events | head`) is not an error.
+// A reader that stops early (`ipledger events | head`) is not an error.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code !== 'EPIPE') throw error
   process.exit(0)
 })
 
-/** Runs one command to its end; `serve` and `worker` end when they are told to. Answers the exit code. */
+/** Runs one command to its end; `serve` and `worker` end by a signal. Returns the exit code. */
 export function runCli(args: readonly string[]): Promise<number> {
   return exitCodeOf(() => createProgram().parseAsync(args, { from: 'user' }), args)
 }
 
-/** What fails is explained to people. */
-export async function exitCodeOf(
-  work: () => Promise<unknown>,
-  args: readonly string[] = [],
-): Promise<number> {
+/** Prints why `work` failed. */
+export async function exitCodeOf(work: () => Promise<unknown>, args: readonly string[] = []) {
   try {
     await work()
     return 0
@@ -58,11 +53,7 @@ const COMMANDS = [
   ...processCommands,
   networkCommands,
   poolCommands,
-  reserveCommand,
-  ...heldCommands,
-  leaseCommands,
-  requestCommands,
-  watchCommand,
+  ...leaseCommands,
   ...auditCommands,
   rejudgeCommand,
   ...livenessCommands,
@@ -106,7 +97,10 @@ function version(): string {
 
 async function explain(error: unknown, args: readonly string[]): Promise<number> {
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : USAGE
-  if (error instanceof SilentExit) return error.exitCode
+  if (error instanceof CommandFailed) {
+    if (error.message !== '') console.error(`ipledger: ${error.message}`)
+    return error.exitCode
+  }
   if (!(error instanceof Error)) throw error
   if (error.name === 'CallFailed') {
     const failed = error as CallFailed

@@ -1,18 +1,18 @@
-/** How the words of a command line are read. What is malformed is refused here; what it means is the server's business. */
+/** Readers of arguments and options. They refuse malformed text; the server checks the meaning. */
 import { type DescEnum, type DescField, ScalarType } from '@bufbuild/protobuf'
 import {
-  type Duration,
   durationFromMs,
   durationMs,
   type Timestamp,
   timestampFromMs,
+  timestampNow,
 } from '@bufbuild/protobuf/wkt'
 import { InvalidArgumentError } from 'commander'
 
 const UNITS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const
 
 /** `30s`, `2m`, `1h30m`, `500ms`, `7d`. */
-export function duration(text: string): Duration {
+export function duration(text: string) {
   const parts = [...text.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h|d)/g)]
   if (parts.length === 0 || parts.map((part) => part[0]).join('') !== text)
     throw new InvalidArgumentError('A duration is a number with ms, s, m, h or d: 30s, 2m, 1h30m.')
@@ -20,16 +20,14 @@ export function duration(text: string): Duration {
   return durationFromMs(Math.round(ms))
 }
 
-/** A 64-bit number of the ledger: a version, a position. */
-export function seq(text: string): bigint {
-  if (!/^\d{1,19}$/.test(text)) throw new InvalidArgumentError('It must be a whole number.')
-  return BigInt(text)
+function digits(text: string, most: number): string {
+  if (/^\d+$/.test(text) && text.length <= most) return text
+  throw new InvalidArgumentError('It must be a whole number.')
 }
 
-export function whole(text: string): number {
-  if (!/^\d{1,9}$/.test(text)) throw new InvalidArgumentError('It must be a whole number.')
-  return Number(text)
-}
+/** A 64-bit number of the ledger: a version, a position. */
+export const seq = (text: string) => BigInt(digits(text, 19))
+export const whole = (text: string) => Number(digits(text, 9))
 
 /** For options that may be repeated, or hold several values with commas between. */
 export function list(text: string, before: readonly string[] = []): readonly string[] {
@@ -41,9 +39,7 @@ export function repeated(text: string, before: readonly string[] = []): readonly
   return [...before, text]
 }
 
-type LabelMap = Readonly<Record<string, string>>
-
-function label(text: string, before: LabelMap = {}): LabelMap {
+function label(text: string, before: object = {}): object {
   const at = text.indexOf('=')
   if (at < 1) throw new InvalidArgumentError('A label is written key=value.')
   return { ...before, [text.slice(0, at)]: text.slice(at + 1) }
@@ -53,13 +49,11 @@ function jsonObject(text: string): object {
   try {
     const value: unknown = JSON.parse(text)
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value
-  } catch {
-    // Said below.
-  }
+  } catch {}
   throw new InvalidArgumentError('It must be a JSON object.')
 }
 
-/** Values of an enum by their names, in any case; `-` stands for `_`. 0 is "unspecified": no name of it belongs in a request. */
+/** Values of an enum by name, in any case; `-` stands for `_`. 0 is "unspecified", which no request may have. */
 function names({ values }: DescEnum): (text: string, before?: readonly number[]) => readonly number[] {
   const known = values.filter(({ number }) => number !== 0)
   return (text, before = []) => [
@@ -72,7 +66,7 @@ function names({ values }: DescEnum): (text: string, before?: readonly number[])
   ]
 }
 
-/** How a field of a request is read. Undefined: as it is written, or it is a flag. */
+/** How a field of a request is read. Undefined: as text, or it is a flag. */
 export function readerOf(field: DescField): ((text: string, before?: never) => unknown) | undefined {
   switch (field.fieldKind) {
     case 'enum':
@@ -95,43 +89,34 @@ export function leaseOrAddress(text: string): { leaseId: string } | { address: s
   return text.includes('/') ? { leaseId: text } : { address: text }
 }
 
-// Points of time and of the log.
-
-/** A number of the log, or milliseconds since 1970. */
-export type When = { readonly seq: bigint } | { readonly ms: number }
+/** A point of the log or in time. */
+export type When = { readonly seq: bigint } | { readonly time: Timestamp }
 
 export const WHEN_HELP = `
 Times are RFC 3339, or UTC as in "2026-11-20 03:12"; -15m is a quarter of an hour ago; a plain number is one of the log.`
 
-const TIME = /^(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d:\d\d)(:\d\d(?:\.\d{1,9})?)?)? ?([Zz]|[+-]\d\d:\d\d|UTC)?$/
-
 export function when(text: string): When {
-  const asked = text.trim()
-  if (/^\d{1,16}$/.test(asked)) return { seq: BigInt(asked) }
-  if (asked === 'now') return { ms: Date.now() }
-  if (/^-\d/.test(asked)) return { ms: Date.now() - durationMs(duration(asked.slice(1))) }
-  const [found, date, minute = '00:00', second = '', zone = 'Z'] = TIME.exec(asked) ?? []
-  const offset = /^[+-]/.test(zone) ? zone : 'Z'
-  const ms = found === undefined ? Number.NaN : Date.parse(`${date}T${minute}${second}${offset}`)
-  // 30 February is parsed, as a day of March.
-  if (Number.isNaN(ms) || !new Date(`${date}T00:00Z`).toISOString().startsWith(date!))
+  if (/^\d{1,16}$/.test(text)) return { seq: BigInt(text) }
+  if (text === 'now') return { time: timestampNow() }
+  if (/^-\d/.test(text)) return { time: timestampFromMs(Date.now() - durationMs(duration(text.slice(1)))) }
+  const [, local = '', zone = 'Z'] = /^(.*?) ?(Z|UTC|[+-]\d\d:\d\d)?$/i.exec(text) ?? []
+  try {
+    const offset = /^[+-]/.test(zone) ? zone : 'UTC'
+    const { epochMilliseconds } = Temporal.PlainDateTime.from(local).toZonedDateTime(offset)
+    return { time: timestampFromMs(epochMilliseconds) }
+  } catch {
     throw new InvalidArgumentError(
       'It must be a time (2026-11-20T03:12:00Z, "2026-11-20 03:12" in UTC, -15m) or a number of the log.',
     )
-  return { ms }
+  }
 }
 
-/** Of a method that is asked about one point. */
-export function momentOf(asked: When): { seq: bigint } | { time: Timestamp } {
-  return 'seq' in asked ? asked : { time: timestampFromMs(asked.ms) }
+/** The ends of a range belong to it. */
+export function fromOf(point: When): { afterSeq: bigint } | { from: Timestamp } {
+  if ('time' in point) return { from: point.time }
+  return { afterSeq: point.seq === 0n ? 0n : point.seq - 1n }
 }
 
-/** Of a method that is asked about a stretch; both ends belong to it. */
-export function fromOf(asked: When): { afterSeq: bigint } | { from: Timestamp } {
-  if ('seq' in asked) return { afterSeq: asked.seq === 0n ? 0n : asked.seq - 1n }
-  return { from: timestampFromMs(asked.ms) }
-}
-
-export function toOf(asked: When): { beforeSeq: bigint } | { to: Timestamp } {
-  return 'seq' in asked ? { beforeSeq: asked.seq + 1n } : { to: timestampFromMs(asked.ms) }
+export function toOf(point: When): { beforeSeq: bigint } | { to: Timestamp } {
+  return 'time' in point ? { to: point.time } : { beforeSeq: point.seq + 1n }
 }

@@ -1,6 +1,6 @@
 /**
- * `audit rejudge`: every reap on proof, judged again from what its event stores, by the policy of its day and by its pool's
- * policy of today. Over the API, so that it needs no login of the database; what is judged is core's business.
+ * `audit rejudge`: every reap on proof, judged again from the evidence in its event, by the policy of its day and by its pool's
+ * policy of today. Over the API, so that it needs no login of the database; core judges.
  */
 import { durationMs } from '@bufbuild/protobuf/wkt'
 import { judgeProof, type Proof } from '../core/judge.ts'
@@ -10,56 +10,46 @@ import { type Pool, PoolService } from '../gen/ipledger/v1/pool_pb.ts'
 import { everyPage } from './ask.ts'
 import { SilentExit } from './failure.ts'
 import { type Format, outputOption, print, sheet, tableOf } from './print.ts'
-import { seq as number } from './readers.ts'
+import { fromOf, seq, toOf } from './readers.ts'
 import { command, group } from './verb.ts'
 
-type Options = {
-  readonly network: string
-  readonly from?: bigint
-  readonly to?: bigint
-  readonly output?: Format
-}
-/** A reap that comes to something else than was done. */
-type Differing = {
-  /** `then`: by the policy of its day, or it can't be read: the log or the judge is wrong. */
-  readonly policy: 'then' | 'today'
-  readonly seq: number
-  readonly leaseId: string
-  readonly address: string
-  readonly verdict: string
-  readonly because: string
-}
+type Options = Readonly<{ network: string; from?: bigint; to?: bigint; output?: Format }>
+/** `then`: the policy of its day. By that one a reap that differs or can't be read means that the log or the judge is wrong. */
+type Which = 'then' | 'today'
 
-type Rejudged = ReturnType<typeof rejudge>
 const PROVEN = 'PROVEN_ABSENT'
 
 export const rejudgeCommand = group(
   'audit',
-  'check what was done',
+  'check past decisions',
   command('rejudge', {
     about: 'judge every reap on proof again from the evidence in its event',
     options: [
       ['--network <name>', 'network', 'default'],
-      ['--from <n>', 'from this event on (default: the first)', number],
-      ['--to <n>', 'up to this event', number],
+      ['--from <n>', 'from this event on (default: the first)', seq],
+      ['--to <n>', 'up to this event', seq],
       outputOption(),
     ],
     help: `
-Asks the server. By the policy of its day each must come to what was done: exit code 1 if one does not, or cannot be
-read. What the policy of today would not have done is listed, and is no failure.`,
-    async run(options: Options) {
-      const { network } = options
-      const policies = await policiesNow(network)
-      // Of a pool that is gone: the defaults.
-      const today = ({ record }: Proof) => policies.get(record.poolId) ?? reapPolicy()
-      const found = rejudge(await reaps(options), today)
-      await print(options.output, { network, ...found }, () => textOf(network, found))
-      if (found.differing.some((one) => one.policy === 'then')) throw new SilentExit()
+Asks the server. By the policy of its day each must come to the same verdict: exit code 1 if one does not, or cannot be
+read. Reaps that the policy of today would not do are listed, and are no failure.`,
+    async run({ network, from, to, output }: Options) {
+      const { pools } = await everyPage(PoolService.method.listPools, { network })
+      const policies = new Map(pools.map(({ id, reapPolicy: set }) => [Number(id), policyOf(set!)]))
+      const { events } = await everyPage(AuditService.method.listEvents, {
+        ...{ network, types: ['lease.reaped'] },
+        ...(from !== undefined && fromOf({ seq: from })),
+        ...(to !== undefined && toOf({ seq: to })),
+      })
+      // The pool may be gone.
+      const found = rejudge(events, ({ record }) => policies.get(record.poolId) ?? reapPolicy())
+      await print(output, { network, ...found }, () => textOf(network, found))
+      if (found.differing.some(({ policy }) => policy === 'then')) throw new SilentExit()
     },
   }),
 )
 
-/** Reaps by their cause, of which only those on proof are judged. */
+/** Reaps by their cause, and those on proof that the judge would not do again. */
 export function rejudge(events: readonly Event[], policyFor: (proof: Proof) => ReapPolicy) {
   const byCause: Record<string, number> = {}
   for (const { cause } of events) byCause[cause] = (byCause[cause] ?? 0) + 1
@@ -69,11 +59,7 @@ export function rejudge(events: readonly Event[], policyFor: (proof: Proof) => R
   return { byCause, differing: judged.filter(({ verdict }) => verdict !== 'reap') }
 }
 
-function judge(
-  { seq, lease, evidence }: Event,
-  policy: Differing['policy'],
-  policyFor: (proof: Proof) => ReapPolicy,
-): Differing {
+function judge({ seq, lease, evidence }: Event, policy: Which, policyFor: (proof: Proof) => ReapPolicy) {
   const about = { policy, seq: Number(seq), leaseId: lease?.leaseId ?? '', address: lease?.address ?? '' }
   try {
     const proof = evidence?.proof as unknown as Proof
@@ -82,17 +68,6 @@ function judge(
   } catch (error) {
     return { ...about, verdict: 'unreadable', because: String(error) }
   }
-}
-
-async function reaps({ network, from = 0n, to }: Options): Promise<readonly Event[]> {
-  const range = { afterSeq: from === 0n ? 0n : from - 1n, ...(to !== undefined && { beforeSeq: to + 1n }) }
-  const asked = { network, types: ['lease.reaped'], ...range }
-  return (await everyPage(AuditService.method.listEvents, asked)).events
-}
-
-async function policiesNow(network: string): Promise<ReadonlyMap<number, ReapPolicy>> {
-  const { pools } = await everyPage(PoolService.method.listPools, { network })
-  return new Map(pools.map(({ id, reapPolicy: set }) => [Number(id), policyOf(set!)]))
 }
 
 function policyOf({ misses, ...times }: NonNullable<Pool['reapPolicy']>): ReapPolicy {
@@ -105,11 +80,11 @@ function policyOf({ misses, ...times }: NonNullable<Pool['reapPolicy']>): ReapPo
   }
 }
 
-function textOf(network: string, { byCause, differing }: Rejudged): string {
+function textOf(network: string, { byCause, differing }: ReturnType<typeof rejudge>): string {
   const causes = Object.entries(byCause).map(([cause, number]) => `${number} ${cause}`)
-  const count = (policy: Differing['policy'], otherwise: string) => {
-    const some = differing.filter((one) => one.policy === policy).length
-    return some === 0 ? 'all the same' : `${some} ${otherwise}`
+  const count = (which: Which, differ: string) => {
+    const some = differing.filter(({ policy }) => policy === which).length
+    return some === 0 ? 'all the same' : `${some} ${differ}`
   }
   const counts = sheet({
     ...{ network, reaps: causes.join(', ') || 'none', judgedAgain: byCause[PROVEN] ?? 0 },

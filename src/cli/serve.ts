@@ -1,11 +1,10 @@
-/** `serve`, `worker` and `migrate`: a process of the service, until it is asked to stop. */
+/** `serve`, `worker` and `migrate`. */
 import { type Config, readConfig } from '../config.ts'
 import { callersUrl, migrateDatabase, openJobs, openService, type ProcessOptions } from '../serve.ts'
 import { createLogger, type Logger } from '../telemetry.ts'
 import { whereOf } from './on-database.ts'
 import { awaitSignals } from './stopping.ts'
 
-/** API and, unless told otherwise, worker. */
 export function serve({ worker }: { readonly worker: boolean }): Promise<void> {
   return untilStopped(async (config, log, open, options) => {
     const { server } = await openService(config, log, open, { worker, ...options })
@@ -17,8 +16,8 @@ export function serve({ worker }: { readonly worker: boolean }): Promise<void> {
 export function runWorker(): Promise<void> {
   return untilStopped(async (config, log, open, options) => {
     const port = await openJobs(config, log, open, options)
-    const said = port === null ? '' : ` Metrics: ${callersUrl(config.host, port)}/metrics`
-    return `ipledger worker is running.${said}`
+    const metrics = port === null ? '' : ` Metrics: ${callersUrl(config.host, port)}/metrics`
+    return `ipledger worker is running.${metrics}`
   })
 }
 
@@ -31,25 +30,21 @@ export async function runMigrate(): Promise<void> {
   console.log('The database is up to date.')
 }
 
-type Start = (
-  config: Config,
-  log: Logger,
-  open: AsyncDisposableStack,
-  options: ProcessOptions,
-) => Promise<string>
+type Opened = [config: Config, log: Logger, open: AsyncDisposableStack, options: ProcessOptions]
 
-async function untilStopped(start: Start): Promise<void> {
+/** `start` returns the text to print once it is ready. */
+async function untilStopped(start: (...opened: Opened) => Promise<string>): Promise<void> {
   const config = readConfig()
   const log = createLogger(config.logLevel)
-  const { asked, signal, fail } = awaitSignals(log)
+  const { stopped, signal, fail } = awaitSignals(log)
   await using open = new AsyncDisposableStack()
-  const said = await start(config, log, open, { stopping: signal, onFailure: fail })
+  const text = await start(config, log, open, { stopping: signal, onFailure: fail })
   signal.throwIfAborted()
-  console.log(said)
-  await asked
+  console.log(text)
+  await stopped
 }
 
-/** What a person sees who starts it: commands that work as they are printed. */
+/** Its commands work as they are printed. */
 export function welcome(
   { host, tls, tokensFile, databaseUrl, directory }: Config,
   { httpPort, grpcPort }: { readonly httpPort: number; readonly grpcPort: number },
@@ -60,9 +55,9 @@ export function welcome(
     ...(tls === undefined ? [] : ['IPLEDGER_CA=… ']),
     ...(tokensFile === undefined ? [] : ['IPLEDGER_TOKEN=… ']),
   ].join('')
-  const place = databaseUrl === undefined ? `data in ${directory}` : 'data in the database of DATABASE_URL'
+  const where = databaseUrl === undefined ? `data in ${directory}` : 'data in the database of DATABASE_URL'
   return `
-ipledger is ready: ${url} (gRPC on port ${grpcPort}), ${place}
+ipledger is ready: ${url} (gRPC on port ${grpcPort}), ${where}
 
 Create a pool, reserve an address, look at it:
 

@@ -20,13 +20,13 @@ export const tokenCommands = group(
   'token',
   'bearer tokens of a server: its file of hashes, read again when it changes',
   command('create <name>', {
-    about: 'make a token; it is shown once and stored nowhere',
+    about: 'make a token; it is printed once and not stored',
     options: [
       FILE,
-      new Option('--role <role>', 'what it may do').choices(ROLES),
+      new Option('--role <role>', 'its rights').choices(ROLES),
       ['--networks <names>', 'only in these networks; repeatable, or with commas', list],
       ['--node <name>', 'only for workloads of this node; an agent needs it'],
-      ['--subject <name>', 'no token, but whoever has a certificate of this subject: CN=node-3,O=agents'],
+      ['--subject <name>', 'no token: for client certificates of this subject: CN=node-3,O=agents'],
     ],
     required: ['role'],
     help: `
@@ -44,11 +44,11 @@ Examples:
     },
   }),
   command('list', {
-    about: 'tokens by name, without what opens them',
+    about: 'tokens by name, without their secrets',
     options: [FILE, outputOption()],
     async run(options: FileOptions) {
       const all = (await load()).readTokens(await fileOf(options))
-      const tokens = all.map(({ sha256: _, ...told }) => told)
+      const tokens = all.map(({ sha256: _, ...shown }) => shown)
       await print(options.output, tokens, () => tableOf('no tokens', tokens))
     },
   }),
@@ -67,17 +67,15 @@ async function fileOf(options: FileOptions): Promise<string> {
 }
 
 /**
- * Readers see the file before or after, never half of it, and may still read it: a server that may not keeps the tokens
- * of its last reading in force, the one that was withdrawn too.
+ * Readers see the file before or after, never half of it. Owner and mode stay: a server that can't read the new file would keep
+ * the withdrawn token in force.
  */
 async function revoke(named: string, name: string): Promise<void> {
   if (!(await load()).readTokens(named).some((one) => one.name === name))
     throw new CommandFailed(`${named} has no token named ${name}.`)
   const file = fs.realpathSync(named)
-  const kept = fs
-    .readFileSync(file, 'utf8')
-    .split('\n')
-    .filter((line) => line.trim() !== '' && (JSON.parse(line) as { readonly name: string }).name !== name)
+  const lines = fs.readFileSync(file, 'utf8').split('\n')
+  const kept = lines.filter((line) => line.trim() !== '' && JSON.parse(line).name !== name)
   const made = `${file}.new`
   fs.rmSync(made, { force: true })
   fs.writeFileSync(made, kept.map((line) => `${line}\n`).join(''), { mode: 0o600, flag: 'wx', flush: true })

@@ -1,4 +1,4 @@
-/** How people see messages: the columns of a list, and what a sheet says in other words than the API. */
+/** How people see messages: the columns of a list, and a sheet's texts that differ from the API. */
 import type { DescField, DescMessage, Message, MessageShape } from '@bufbuild/protobuf'
 import * as audit from '../gen/ipledger/v1/audit_pb.ts'
 import * as liveness from '../gen/ipledger/v1/liveness_pb.ts'
@@ -6,15 +6,15 @@ import * as network from '../gen/ipledger/v1/network_pb.ts'
 import { PoolSchema } from '../gen/ipledger/v1/pool_pb.ts'
 import * as types from '../gen/ipledger/v1/types_pb.ts'
 import type { Verified } from '../ledger/verify.ts'
-import { fieldAt, nameOf, sheetOf, table, tableOf, time, wordsOf } from './print.ts'
+import { fieldAt, nameOf, rowOf, sheet, table, tableOf, textOf, time } from './print.ts'
 
 type View<M> = {
-  /** `OWNER NODE:owner.node`: titles, and the fields below them; those without a field are in `cells`. */
+  /** `OWNER NODE:owner.node`: titles and their fields; a title without a field has its function in `cells`. */
   readonly columns: string
   readonly cells?: Readonly<Record<string, (one: M) => string>>
-  /** Where there are none; by default `no leases`. */
+  /** Text of an empty list. Default: `no leases`. */
   readonly none?: string
-  /** Other words for fields; undefined: not shown. */
+  /** Other texts for fields; undefined: left out. */
   readonly sheet?: (one: M) => Readonly<Record<string, string | undefined>>
 }
 
@@ -87,16 +87,10 @@ const VIEWS: ReadonlyMap<string, View<never>> = new Map([
   viewOf(audit.EventSchema, {
     columns: 'SEQ:seq TIME:time TYPE:type ACTOR:actor CAUSE:cause ABOUT STATE OWNER WHY',
     cells: {
-      ABOUT: ({ lease, pool }) => {
-        if (lease !== undefined) return addressOf(lease)
-        return pool === undefined ? '' : `${pool.name} ${pool.cidr}`
-      },
+      ABOUT: ({ lease, pool }) => (lease ? addressOf(lease) : pool ? `${pool.name} ${pool.cidr}` : ''),
       STATE: ({ lease }) => stateOf(lease),
-      OWNER: ({ lease, closed }) => {
-        return closed?.owner === undefined
-          ? holderOf(lease)
-          : `${holderOf(closed)} ${closed.owner.incarnation}`
-      },
+      OWNER: ({ lease, closed }) =>
+        closed?.owner ? `${holderOf(closed)} ${closed.owner.incarnation}` : holderOf(lease),
       WHY: ({ evidence, lease }) => {
         const why = evidence?.why ?? evidence?.reason ?? lease?.quarantine?.why
         return typeof why === 'string' ? why : ''
@@ -110,18 +104,25 @@ const VIEWS: ReadonlyMap<string, View<never>> = new Map([
   }),
 ])
 
-/** An answer: the list in it as a table, or else the one thing in it as a sheet. */
-export function answerText({ fields }: DescMessage, answer: Message): string {
-  const list = fields.find((field) => field.fieldKind === 'list' && field.listKind === 'message')
-  if (list !== undefined) return listText(list.message!, valueAt(answer, list), `no ${list.localName}`)
-  const one = fields.find((field) => field.fieldKind === 'message')!
-  return sheetText(one.message!, valueAt(answer, one))
+export function listIn({ fields }: DescMessage): DescField | undefined {
+  return fields.find((field) => field.fieldKind === 'list' && field.listKind === 'message')
+}
+
+/** An answer: the list in it as a table, or else the one thing in it as a sheet. `isWide`: a column for each field. */
+export function answerText(desc: DescMessage, answer: Message, isWide = false): string {
+  const list = listIn(desc)
+  const one = desc.fields.find(({ fieldKind }) => fieldKind === 'message')
+  if (list === undefined) return sheetText(one!.message!, valueAt(answer, one!))
+  const things = valueAt<readonly Message[]>(answer, list)
+  if (!isWide) return listText(list.message!, things, `no ${list.localName}`)
+  const rows = things.map((thing) => rowOf(list.message!, thing))
+  return tableOf('nothing', rows)
 }
 
 export function sheetText<D extends DescMessage>(desc: D, message: MessageShape<D> | undefined): string {
   if (message === undefined) return ''
-  const { sheet } = VIEWS.get(desc.typeName) as View<MessageShape<D>>
-  return sheetOf(desc, message, sheet?.(message))
+  const own = (VIEWS.get(desc.typeName) as View<MessageShape<D>>).sheet?.(message) ?? {}
+  return sheet({ ...rowOf(desc, message, own), ...own })
 }
 
 export function listText<D extends DescMessage>(
@@ -132,29 +133,30 @@ export function listText<D extends DescMessage>(
   const { columns, cells = {}, none = nothing } = VIEWS.get(desc.typeName) as View<MessageShape<D>>
   if (messages.length === 0) return none
   const readers = columns.split(' ').map((column) => {
-    const [title, path] = column.split(':') as [string, string | undefined]
-    return [title.replace('_', ' '), path === undefined ? cells[title]! : cellAt(desc, path)] as const
+    const [title = '', path] = column.split(':')
+    return { title: title.replace('_', ' '), read: path === undefined ? cells[title]! : cellAt(desc, path) }
   })
-  const rows = messages.map((message) => readers.map(([, read]) => read(message)))
+  const titles = readers.map(({ title }) => title)
   return table(
-    readers.map(([title]) => title),
-    rows,
+    titles,
+    messages.map((message) => readers.map(({ read }) => read(message))),
   )
 }
 
 export const leaseTable = (leases: readonly types.Lease[]) => listText(types.LeaseSchema, leases, 'no leases')
 export const leaseSheet = (lease: types.Lease | undefined) => sheetText(types.LeaseSchema, lease)
 
-/** A number says 0 in a table, where a sheet leaves it out. */
+/** A table prints a number that is 0; a sheet leaves it out. */
 function cellAt(desc: DescMessage, path: string): (message: Message) => string {
-  const [name = '', ...rest] = path.split('.')
-  const field = fieldAt(desc, name)
-  const inner = rest.length === 0 ? undefined : cellAt(field.message!, rest.join('.'))
+  const field = fieldAt(desc, path)
+  const names = path.split('.')
   return (message) => {
-    const value = valueAt<Message | bigint | undefined>(message, field)
+    const value = names.reduce<unknown>(
+      (at, name) => (at as Record<string, unknown> | undefined)?.[name],
+      message,
+    )
     if (value === undefined) return ''
-    if (inner !== undefined) return inner(value as Message)
-    return typeof value === 'bigint' ? String(value) : wordsOf(field, value as never)
+    return typeof value === 'bigint' ? String(value) : textOf(field, value as never)
   }
 }
 
@@ -183,10 +185,8 @@ function routesOf(options: types.PoolOptions | undefined): string | undefined {
   return options?.routes.map((one) => `${one.destination} via ${one.gateway || 'link'}`).join(', ')
 }
 
-function waitsFor(
-  name: string,
-  { sources, unreported, unknown, notBefore, needsOperator }: network.Recovery,
-): string {
+function waitsFor(name: string, recovery: network.Recovery): string {
+  const { sources, unreported, unknown, notBefore, needsOperator } = recovery
   const calls = unknown.length === 0 ? '' : `; to register: ${unknown.join(', ')}`
   if (needsOperator) return `an operator: ipledger recover --end ${name}${calls}`
   const missing = unreported.length === 0 ? '' : `; still to report: ${unreported.join(', ')}`
@@ -197,16 +197,15 @@ function causeOf({ cause }: network.Hold): string {
   return nameOf(network.HoldCauseSchema, cause)
 }
 
-/** How it stands by its reports, and why. */
+/** Whether its reports count, and why not. */
 function statusOf({ status, failure, partialBecause }: liveness.Source): string {
   const because = [failure, ...partialBecause].filter((one) => one !== '').join(', ')
   return status === 0 ? '' : `${nameOf(liveness.SourceStatusSchema, status)}${because && `: ${because}`}`
 }
 
-/** By the database, instead of a server. */
+/** Verified by the database, instead of a server. */
 export type NetworkVerified = Verified & { readonly network: string }
 
-/** What was looked at, and what was found. The anchor is to be kept elsewhere. */
 export function verifiedText(networks: readonly (audit.VerifyNetworkResponse | NetworkVerified)[]): string {
   const rows = networks.map(
     ({ network, head, fromSeq: from, complete, verifiedSeq, findings, omitted, digest }) => ({

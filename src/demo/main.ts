@@ -1,5 +1,4 @@
-/** `ipledger demo`, a program: the stage, the play, and everything put away however it ends. */
-
+/** `ipledger demo`, a program: the stage and the play. */
 import { INTERRUPTED, SilentExit } from '../cli/failure.ts'
 import { exitCodeOf } from '../cli/program.ts'
 import { awaitSignals } from '../cli/stopping.ts'
@@ -9,7 +8,7 @@ import { openStage } from './stage.ts'
 
 async function runDemo(directory: string | undefined): Promise<void> {
   const stopping = awaitSignals(createLogger('error'))
-  const interrupted = stopping.asked.then(() => {
+  const interrupted = stopping.stopped.then(() => {
     throw new SilentExit(INTERRUPTED)
   })
   interrupted.catch(() => {})

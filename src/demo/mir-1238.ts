@@ -1,9 +1,8 @@
 /**
- * MIR-1238 (mirendev/runtime#856), played on ipledger: a list from an index that lags, a clean-up that frees what the
- * list does not name, and another sandbox that asks for an address.
+ * MIR-1238 (mirendev/runtime#856), played on ipledger: a list from an index that lags, a clean-up that frees the
+ * addresses that the list leaves out, and another sandbox that asks for an address.
  *
- * Whatever is told is read back from the API first. What is not as it should be ends the demo with an error (`must`):
- * one that ends well has shown what it says.
+ * Each statement is read back from the API first; `must` ends the demo with an error where one is false.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { durationFromMs } from '@bufbuild/protobuf/wkt'
@@ -20,7 +19,7 @@ const POOL = 'sandboxes'
 const UNASKED = '10.8.0.77'
 const COOLDOWN_MS = 2_000
 const WIDTH = 112
-/** Until something must have followed. On a busy machine there are gaps between lists, and after one misses count anew. */
+/** On a busy machine there are gaps between lists, and after a gap misses count anew. */
 const MOST_LISTS = 30
 
 export const INTRODUCTION = `
@@ -49,7 +48,7 @@ export async function playMir1238(stage: Stage, say: (text: string) => void): Pr
   await play.refuse(api)
   await play.leak(api)
   await play.reuse(api)
-  await play.tell(api)
+  await play.recount(api)
 }
 
 class Play {
@@ -80,9 +79,9 @@ class Play {
   async lag({ address, version }: Lease): Promise<void> {
     this.#step('Its index lags: api runs, and the lists do not name it.')
     this.#world.lag('api')
-    const asked = await this.#listUntil(async (sofar) => sofar.length > 0)
+    const lookedUp = await this.#listUntil(async (sofar) => sofar.length > 0)
     must(
-      asked.every(({ name, found }) => name === 'api' && found),
+      lookedUp.every(({ name, found }) => name === 'api' && found),
       'the store was asked for api, and has it',
     )
     const { findings } = await this.#stage.as.admin.liveness.reconcile({ address, kept: true })
@@ -122,8 +121,7 @@ class Play {
     must(given.address !== address, 'worker gets another')
     const refusal = await this.#world.start('worker-2', address).catch((error: unknown) => error)
     must(refusal instanceof CallFailed && refusal.reason === 'ADDRESS_QUARANTINED', `${address} is refused`)
-    const said = wrapped(`"${refusal.message}"`, WIDTH).join('\n')
-    this.#show(`worker gets ${given.address}; worker-2 is refused:`, said)
+    this.#show(`worker gets ${given.address}; worker-2 is refused:`, wrapped(`"${refusal.message}"`, WIDTH))
   }
 
   async leak({ address }: Lease): Promise<void> {
@@ -131,11 +129,11 @@ class Play {
     const { leases } = await this.#stage.as.admin.leases.listLeases({ ownerName: 'batch' })
     const leaked = [address, leases[0]!.address]
     for (const name of ['batch', 'api']) this.#world.end(name)
-    const asked = await this.#listUntil(async () => {
+    const lookedUp = await this.#listUntil(async () => {
       const held = await Promise.all(leaked.map((one) => this.#leaseAt(one)))
       return held.every((lease) => lease === undefined)
     })
-    const isGone = (one: string) => asked.some((found) => found.address === one && !found.found)
+    const isGone = (one: string) => lookedUp.some((found) => found.address === one && !found.found)
     must(leaked.every(isGone), 'the store was asked for both, and has neither')
     this.#show(
       'Three misses in a row, and the store has neither: both are reaped, and the proof is in the log.',
@@ -155,7 +153,7 @@ class Play {
     }
   }
 
-  async tell({ address }: Lease): Promise<void> {
+  async recount({ address }: Lease): Promise<void> {
     this.#step(`The whole story of ${address}.`)
     const { audit } = this.#stage.as.admin
     const verified = await audit.verifyNetwork({})
@@ -179,45 +177,40 @@ class Play {
     this.#say(`${blocks.join('\n\n').replace(/^(?=.)/gm, '   ')}\n`)
   }
 
-  /** Lists, and has the jobs judge after each, until it is `done`; what was looked up meanwhile. */
+  /** Lists, and judges after each list, until it is `done`. Returns the look-ups. */
   async #listUntil(done: (lookedUp: readonly LookedUp[]) => Promise<boolean>): Promise<readonly LookedUp[]> {
-    const lists: Awaited<ReturnType<Orchestrator['list']>>[] = []
-    const lookedUp = () => lists.flatMap((list) => list.lookedUp)
+    const lookedUp: LookedUp[] = []
+    const rows: Awaited<ReturnType<Orchestrator['list']>>['row'][] = []
     do {
-      must(lists.length < MOST_LISTS, `something follows from ${MOST_LISTS} lists`)
-      lists.push(await this.#world.list())
+      must(rows.length < MOST_LISTS, `something follows from ${MOST_LISTS} lists`)
+      const list = await this.#world.list()
+      lookedUp.push(...list.lookedUp)
+      rows.push(list.row)
       await this.#stage.judge()
-    } while (!(await done(lookedUp())))
-    const rows = lists.map(({ row }) => row)
+    } while (!(await done(lookedUp)))
     this.#show(tableOf('', rows))
-    return lookedUp()
+    return lookedUp
   }
 
   async #leaseAt(address: string): Promise<Lease | undefined> {
     return (await this.#stage.as.admin.leases.listLeases({ cidr: address })).leases[0]
   }
 
-  /** What runs where, beside what the ledger holds. */
+  /** The sandbox at each address, beside the lease in the ledger. */
   async #compare(...unheld: readonly string[]): Promise<void> {
     const { leases } = await this.#stage.as.admin.leases.listLeases({ pools: [POOL] })
-    const lastByte = ({ address }: { readonly address: string }) => Number(address.split('.').at(-1))
-    const held = leases.map((lease) => ({
-      address: lease.address,
-      inTheLedger: stateOf(lease),
-      for: holderOf(lease),
+    const held = new Map(leases.map((lease) => [lease.address, lease]))
+    const addresses = [...held.keys(), ...unheld].sort((a, b) => a.localeCompare(b, 'en', { numeric: true }))
+    const rows = addresses.map((address) => ({
+      address,
+      runsThere: this.#world.running(address) ?? 'nobody',
+      inTheLedger: stateOf(held.get(address)) || 'no lease',
+      for: holderOf(held.get(address)),
     }))
-    const rows = [...held, ...unheld.map((address) => ({ address, inTheLedger: 'no lease', for: '' }))]
-      .sort((a, b) => lastByte(a) - lastByte(b))
-      .map(({ address, ...ledger }) => ({
-        address,
-        runsThere: this.#world.running(address) ?? 'nobody',
-        ...ledger,
-      }))
     this.#show(tableOf('', rows))
   }
 }
 
-/** What is told must be so. */
-function must(so: boolean, what: string): asserts so {
-  if (!so) throw new Error(`The demo did not go as it should. Not so: ${what}.`)
+function must(isSo: boolean, what: string): asserts isSo {
+  if (!isSo) throw new Error(`The demo did not go as it should. Not so: ${what}.`)
 }

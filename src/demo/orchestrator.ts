@@ -1,7 +1,7 @@
 /**
  * The orchestrator of MIR-1238, a source that reports. It knows its sandboxes twice: in a *store*, which is the truth and is
- * asked by id, and in an *index* built from it, which it lists from and which may lag. The runtime it drives, where
- * sandboxes really run, is the store here: two that run never have one address, whatever the ledger says.
+ * read by id, and in an *index* built from it, which it lists from and which may lag. The store is also the runtime here: it
+ * refuses two sandboxes with one address.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { durationFromMs } from '@bufbuild/protobuf/wkt'
@@ -11,22 +11,17 @@ import { LookUpAnswer, SourceKind } from '../gen/ipledger/v1/liveness_pb.ts'
 import type { Lease } from '../gen/ipledger/v1/types_pb.ts'
 
 const EPOCH = 'orchestrator-1'
-/** Of an interval: half of it is what a list must be begun after the last to count. */
+/** In intervals. A list counts that begins half an interval after the last. */
 const SPACING = POLICY.countedAfterIntervals + 0.03
 
-/** A sandbox that ipledger asked after, and what the store said. */
+/** A sandbox that ipledger looked up, and whether the store has it. */
 export type LookedUp = { readonly name: string; readonly address: string; readonly found: boolean }
 
 const sandboxOf = (name: string) => {
   return { kind: 'sandbox', name, uid: `sb-${name}`, incarnation: '1', node: 'node-1' }
 }
 
-type Options = {
-  readonly client: IpledgerClient
-  readonly id: string
-  readonly pool: string
-  readonly intervalMs: number
-}
+type Options = Readonly<{ client: IpledgerClient; id: string; pool: string; intervalMs: number }>
 
 export class Orchestrator {
   readonly #options: Options
@@ -61,12 +56,12 @@ export class Orchestrator {
     this.#store.set(name, address)
   }
 
-  /** Its address is nobody's; ipledger is not told. */
+  /** Nothing releases its address. */
   end(name: string): void {
     this.#store.delete(name)
   }
 
-  /** The index does not name it, whether it runs or not; without a name it is up to date again. */
+  /** The index leaves it out, whether it runs or not; without a name the index is up to date again. */
   lag(name?: string): void {
     if (name === undefined) this.#lagging.clear()
     else this.#lagging.add(name)
@@ -76,7 +71,7 @@ export class Orchestrator {
     return [...this.#store].find(([, at]) => at === address)?.[0]
   }
 
-  /** Lists once: begin, look, report, answer what is asked. Not sooner after the last than counts. */
+  /** Lists once: begin, look, report, answer look-ups. Waits until the list counts. */
   async list() {
     const { client, id: source, intervalMs } = this.#options
     await delay(Math.max(0, this.#begun + intervalMs * SPACING - performance.now()))

@@ -1,10 +1,8 @@
 /**
- * Where a demo plays: what `ipledger serve --no-worker` runs (its own PostgreSQL, the API over HTTP), in a directory of
- * its own and on ports of its own. Nothing of the caller's environment is used, and nothing is left behind, unless a
- * directory is named: that one keeps the data.
+ * What `ipledger serve --no-worker` runs (its own PostgreSQL, the API over HTTP), in a directory and on ports of its own. It
+ * uses nothing of the caller's environment, and leaves nothing behind but a directory that was named.
  *
- * Who acts is told apart by tokens, as in earnest. Jobs are those of the worker, which begins them once a minute; here
- * they are run when the play wants them.
+ * Callers have tokens, as in production. The worker begins its jobs once a minute; here the play runs them.
  */
 import { chmod, mkdir, mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -41,23 +39,16 @@ export async function openStage(
     ([name, role]) => [name, createToken({ file, name, role })] as const,
   )
   const config = readConfig({
-    IPLEDGER_DIR: directory,
-    IPLEDGER_PORT: '0',
-    IPLEDGER_GRPC_PORT: '0',
-    IPLEDGER_TOKENS: file,
-    IPLEDGER_LOG_LEVEL: 'error',
+    ...{ IPLEDGER_DIR: directory, IPLEDGER_TOKENS: file, IPLEDGER_LOG_LEVEL: 'error' },
+    ...{ IPLEDGER_PORT: '0', IPLEDGER_GRPC_PORT: '0' },
   })
   const log = createLogger(config.logLevel)
-  const { database, ledger, server } = await openService(config, log, open, { worker: false, onFailure })
-  const pool = createPool({ url: database.serviceUrl, applicationName: 'ipledger jobs', max: 2 })
-  open.defer(() => pool.end())
+  const { database: own, ledger, server } = await openService(config, log, open, { worker: false, onFailure })
+  const database = createPool({ url: own.serviceUrl, applicationName: 'ipledger jobs', max: 2 })
+  open.defer(() => database.end())
   const context: JobContext = {
-    database: pool,
-    ledger,
-    intake: new Intake({ ledger, database: pool, log }),
-    asked: createAskedSources({}),
-    log,
-    signal: new AbortController().signal,
+    ...{ database, ledger, log, asked: createAskedSources({}), signal: new AbortController().signal },
+    intake: new Intake({ ledger, database, log }),
   }
   const judge = createJudge({ stayMs: 0 })
   const url = callersUrl(config.host, server.httpPort)
@@ -65,14 +56,14 @@ export async function openStage(
     as: Object.fromEntries(tokens.map(([name, token]) => [name, createClient({ url, token })])) as Readonly<
       Record<keyof typeof CALLERS, IpledgerClient>
     >,
-    /** Runs the job that judges. It does not stay for answers that are on their way: the next run has them. */
+    /** Runs the job that judges. It does not wait for look-ups: the next run has the answers. */
     judge: () => judge(context),
   }
 }
 
 async function emptyDirectory(wanted: string | undefined, open: AsyncDisposableStack): Promise<string> {
   if (wanted !== undefined) {
-    // Where PostgreSQL runs as another user than we, that user must be able to pass through.
+    // PostgreSQL may run as another user, who must be able to pass through.
     await mkdir(wanted, { recursive: true, mode: 0o711 })
     if ((await readdir(wanted)).length === 0) return wanted
     throw new StartRefused(`${wanted} is not empty: the demo keeps its data in a directory of its own.`)

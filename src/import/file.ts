@@ -1,28 +1,19 @@
-/** Files that others wrote: bounded, never waited for, and CSV by lines, so that a faulty row costs nothing but itself. */
-import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs'
+/** Files of other programs: bounded, never waited for, and CSV by lines, so that a faulty row costs only itself. */
+import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs'
 
 /** 500,000 leases of Kea. All of it is held in memory. */
 const MOST_BYTES = 64 * 1024 ** 2
 const MOST_CHARACTERS = 64 * 1024
 
-/** @throws Error a FIFO, a device or a directory; more than the most bytes; whatever the system refuses */
+/** @throws Error a FIFO, a device or a directory; more than the most bytes; errors of the system */
 export function textOf(path: string, most = MOST_BYTES): string {
-  // To open a FIFO would wait for whoever writes.
+  // Opening a FIFO would wait for its writer.
   const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
   try {
-    if (!fstatSync(file).isFile()) throw new Error('it is not a regular file; write the content into one')
-    const chunks: Buffer[] = []
-    for (let length = 0; ; ) {
-      const chunk = Buffer.allocUnsafe(Math.min(most + 1, 1024 ** 2))
-      const count = readSync(file, chunk)
-      if (count === 0)
-        return Buffer.concat(chunks)
-          .toString('utf8')
-          .replace(/^\uFEFF/, '')
-      length += count
-      if (length > most) throw new Error(`it has more than ${most} bytes; split it`)
-      chunks.push(chunk.subarray(0, count))
-    }
+    const found = fstatSync(file)
+    if (!found.isFile()) throw new Error('it is not a regular file; write the content into one')
+    if (found.size > most) throw new Error(`it has more than ${most} bytes; split it`)
+    return readFileSync(file, 'utf8').replace(/^\uFEFF/, '')
   } finally {
     closeSync(file)
   }
@@ -30,7 +21,7 @@ export function textOf(path: string, most = MOST_BYTES): string {
 
 export type Cells = Readonly<Partial<Record<string, string>>>
 
-/** Of a line, or what is wrong with it. */
+/** The cells of a line, or its fault. */
 export type Line = { readonly line: number } & ({ readonly cells: Cells } | { readonly fault: string })
 
 /**

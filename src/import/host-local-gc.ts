@@ -1,7 +1,7 @@
 /**
- * Removes host-local's leaked files (antrea#5660), on the word of ipledger's sources and never by a list of its own (antrea#8239:
- * that removed what a pod still used). A directory's files are leases like all others; when such a lease has ended, by Release
- * or by proof, its file is a leak. It is removed under host-local's lock, and only if it is still the file that was looked at.
+ * Removes host-local's leaked files (antrea#5660), by the evidence of ipledger's sources and never by a list of its own
+ * (antrea#8239: that removed addresses that pods still used). A directory's files are leases like all others; when such a lease
+ * has ended, by Release or by proof, its file is a leak. It is removed under host-local's lock, and only if it has not changed.
  */
 import { execFile } from 'node:child_process'
 import { join } from 'node:path'
@@ -15,18 +15,8 @@ import { type HostLocalFile, hostLocalRows, type Row } from './rows.ts'
 
 const run = promisify(execFile)
 
-export type Swept = {
-  readonly path: string
-  readonly outcome: 'removed' | 'kept' | 'failed'
-  readonly why: string
-}
-
-export type SweepOptions = {
-  readonly network: string
-  readonly node: string
-  readonly cniCache: string
-  readonly apply: boolean
-}
+export type Swept = Readonly<{ path: string; outcome: 'removed' | 'kept' | 'failed'; why: string }>
+export type SweepOptions = Readonly<{ network: string; node: string; cniCache: string; apply: boolean }>
 
 const LOCKED = 4
 const CHANGED = 3
@@ -34,40 +24,38 @@ const REMOVE = `[ "$(stat -c %i -- "$1") $(date -r "$1" +%s%N)" = "$2" ] || exit
 
 const SEEN = 'a namespace of this node has the address'
 
-/** Says of each file what became of it, and why. One that fails does not stop the sweep. @throws CallFailed */
+/** The outcome of each file, with the reason. A file that fails does not stop the sweep. @throws CallFailed */
 export async function sweepHostLocal(
   client: IpledgerClient,
   dir: string,
   { network, node, cniCache, apply }: SweepOptions,
 ): Promise<{ readonly swept: readonly Swept[]; readonly imported: readonly Finding[] }> {
   const rows = hostLocalRows(dir, { node, cniCache })
-  const readable = rows.filter((row) => 'file' in row)
-  const leaked: { readonly row: (typeof readable)[number]; readonly why: string }[] = []
-  for (const row of readable) {
-    const why = await endOf(client, network, row)
-    if (why !== null) leaked.push({ row, why })
+  const files = rows.filter((row) => 'file' in row)
+  const ends = new Map<object, string>()
+  for (const row of files) {
+    const end = await endOf(client, network, row)
+    if (end !== null) ends.set(row, end)
   }
-  const others = rows.filter((row) => !leaked.some((one) => one.row === row))
-  const imported = await importRows(client, network, others, { apply })
-  const look = await lookAround(null)
-  const live = new Set(look.seen.map(({ address }) => address))
-  const swept: Swept[] = []
-  for (const { row, why } of leaked) {
-    const { path } = row.file
-    const kept = !look.complete
-      ? 'not every namespace of this node can be read'
-      : live.has(row.address)
-        ? SEEN
-        : null
-    if (kept !== null) swept.push({ path, outcome: 'kept', why: kept })
-    else swept.push(apply ? await removed(dir, row.file, why) : { path, outcome: 'removed', why })
-  }
+  const imported = await importRows(
+    client,
+    network,
+    rows.filter((row) => !ends.has(row)),
+    { apply },
+  )
   const findings = new Map(imported.map((finding) => [finding.where, finding]))
-  for (const row of readable) {
-    const found = leaked.some((one) => one.row === row) ? undefined : findings.get(row.where)
-    if (found === undefined) continue
-    const why = live.has(row.address) ? SEEN : await whyHeld(client, network, found)
-    swept.push({ path: row.file.path, outcome: 'kept', why })
+  const { seen, complete } = await lookAround(null)
+  const live = new Set(seen.map(({ address }) => address))
+  const swept: Swept[] = []
+  for (const row of files) {
+    const { path } = row.file
+    const end = ends.get(row)
+    if (live.has(row.address)) swept.push({ path, outcome: 'kept', why: SEEN })
+    else if (end === undefined)
+      swept.push({ path, outcome: 'kept', why: await whyHeld(client, network, findings.get(row.where)!) })
+    else if (!complete)
+      swept.push({ path, outcome: 'kept', why: 'not every namespace of this node can be read' })
+    else swept.push(apply ? await removed(dir, row.file, end) : { path, outcome: 'removed', why: end })
   }
   return { swept, imported }
 }
@@ -82,7 +70,7 @@ async function whyHeld(client: IpledgerClient, network: string, found: Finding):
   return `${finding.lease!.leaseId} is held: ${reasons || 'nobody is there, so it is taken back soon'}`
 }
 
-/** How the lease ended that stands for this file; null: it is held, was never there, or ended before the file was written. */
+/** How the lease of this file ended; null: it is held, never was, or ended before the file was written. */
 async function endOf(
   client: IpledgerClient,
   network: string,

@@ -1,13 +1,13 @@
 /**
- * Brings rows into the ledger, as ordinary leases: ACTIVE at once, made by whoever imports. Nothing is overwritten: what
- * somebody else holds is a conflict for people. A second run finds its leases and changes nothing.
+ * Brings rows into the ledger as ordinary leases, ACTIVE at once. Nothing is overwritten: an address that another owner holds is
+ * a conflict for people. A second run finds its leases and changes nothing.
  */
 import { allLeases } from '../client/all-leases.ts'
 import type { IpledgerClient } from '../client/client.ts'
 import { addressMeant, formatAddress } from '../core/address.ts'
 import { sameAttachment } from '../core/owner.ts'
 import { type Lease, LeaseStateSchema } from '../gen/ipledger/v1/types_pb.ts'
-import type { LeftOut, Row } from './rows.ts'
+import { type LeftOut, leftOut, type Row } from './rows.ts'
 
 export type Finding = {
   readonly where: string
@@ -32,40 +32,18 @@ export async function importRows(
 ): Promise<readonly Finding[]> {
   const held = new Map<string, Lease>()
   for await (const lease of allLeases(client, { network })) held.set(lease.address, lease)
-  const findings: Finding[] = []
-  const wanted: Row[] = []
-  const first = new Map<string, string>()
-  for (const row of rows) {
-    const found = (outcome: Finding['outcome'], why: string, address = '') =>
-      void findings.push({ where: row.where, address, outcome, why })
-    if ('outcome' in row) {
-      findings.push(row)
-      continue
-    }
-    const meant = addressMeant(row.address)
-    if (meant === null) {
-      found('unreadable', `"${row.address}" is no address`)
-      continue
-    }
-    const address = formatAddress(meant)
-    const before = first.get(address)
-    const lease = held.get(address)
-    first.set(address, row.where)
-    if (before !== undefined) found('conflict', `also in ${before}`, address)
-    else if (sizeOf(row) > MOST_CHARACTERS_OF_A_ROW)
-      found('unreadable', `it has more than ${MOST_CHARACTERS_OF_A_ROW} characters`, address)
-    // Names that differ only in bytes that cannot be read would be one owner.
-    else if (JSON.stringify(row.owner).includes('\ufffd')) found('unreadable', 'it is not UTF-8', address)
-    else if (lease === undefined) wanted.push({ ...row, address })
-    else if (lease.owner !== undefined && sameAttachment(lease.owner, filled(row)))
-      found('held', lease.leaseId, address)
-    else found('conflict', `${lease.leaseId} is held by ${nameOf(lease)}`, address)
-  }
+  const firsts = new Map<string, string>()
+  const checked = rows.map((row) => ('outcome' in row ? row : check(row, held, firsts)))
+  const findings: Finding[] = checked.filter((one) => 'outcome' in one)
+  const wanted = checked.filter((one) => 'owner' in one)
   let done = 0
   const batches = batchesOf(wanted)
   const lanes = Array.from({ length: IN_FLIGHT }, async () => {
     for (const batch of batches) {
-      const requests = batch.map((row) => requestOf(network, row))
+      const requests = batch.map((row) => {
+        const owner = { ...filled(row), labels: { ...row.owner.labels } }
+        return { network, owner, claims: [{ address: row.address }], confirmed: true }
+      })
       const { results } = await client.leases.batchReserve({ network, requests, validateOnly: !apply })
       for (const [at, { where, address }] of batch.entries()) {
         const { result } = results[at]!
@@ -81,57 +59,66 @@ export async function importRows(
   return findings
 }
 
-/** Rows of one name share a batch, as far as it holds them, so that each is decided after the earlier ones. */
-function* batchesOf(rows: readonly Row[]): Generator<readonly Row[]> {
-  let batch: Row[] = []
-  let size = 0
-  const groups = Map.groupBy(rows, ({ owner }) => JSON.stringify([owner.kind, owner.name]))
-  for (const group of groups.values()) {
-    const sizes = group.map(sizeOf)
-    const isLong = (more: number, by: number) =>
-      batch.length + more > MOST_ROWS || size + by > MOST_CHARACTERS
-    const whole = sizes.reduce((sum, one) => sum + one, 0)
-    for (const [at, row] of group.entries()) {
-      const isCut = at === 0 ? isLong(group.length, whole) : isLong(1, sizes[at]!)
-      if (isCut && batch.length > 0) {
-        yield batch
-        batch = []
-        size = 0
-      }
-      batch.push(row)
-      size += sizes[at]!
-    }
-  }
-  if (batch.length > 0) yield batch
+type Sized = Row & { readonly size: number }
+
+/** A row that is to be sent, or the finding that needs no server. `firsts`: where each address was seen first. */
+function check(row: Row, held: ReadonlyMap<string, Lease>, firsts: Map<string, string>): Finding | Sized {
+  const { where } = row
+  const parsed = addressMeant(row.address)
+  if (parsed === null) return leftOut(where, 'unreadable', `"${row.address}" is no address`)
+  const address = formatAddress(parsed)
+  const found = (outcome: Finding['outcome'], why: string) => ({ where, address, outcome, why })
+  const before = firsts.get(address)
+  firsts.set(address, where)
+  if (before !== undefined) return found('conflict', `also in ${before}`)
+  // Without the names of the fields, 150 characters.
+  const size = JSON.stringify(row).length + 150
+  if (size > MOST_CHARACTERS_OF_A_ROW)
+    return found('unreadable', `it has more than ${MOST_CHARACTERS_OF_A_ROW} characters`)
+  // Names that differ only in bytes that cannot be read would be one owner.
+  if (JSON.stringify(row.owner).includes('\ufffd')) return found('unreadable', 'it is not UTF-8')
+  const lease = held.get(address)
+  if (lease === undefined) return { ...row, address, size }
+  const { owner, leaseId } = lease
+  if (owner === undefined) return found('conflict', `${leaseId} is held by nobody: it is quarantined`)
+  return sameAttachment(owner, filled(row))
+    ? found('held', leaseId)
+    : found('conflict', `${leaseId} is held by ${owner.kind} ${owner.name}`)
 }
 
-/** Without the names of the fields, 150 characters. */
-const sizeOf = (row: Row) => JSON.stringify(row).length + 150
+const fit = (rows: readonly Sized[]) =>
+  rows.length <= MOST_ROWS && rows.reduce((sum, { size }) => sum + size, 0) <= MOST_CHARACTERS
+
+/** Rows of one name share a batch, as far as it holds them, so that each is decided after the earlier ones. */
+function* batchesOf(rows: readonly Sized[]): Generator<readonly Sized[]> {
+  let batch: Sized[] = []
+  for (const group of Map.groupBy(rows, ({ owner }) => JSON.stringify([owner.kind, owner.name])).values())
+    for (const [at, row] of group.entries()) {
+      if (batch.length > 0 && !fit([...batch, ...(at === 0 ? group : [row])])) {
+        yield batch
+        batch = []
+      }
+      batch.push(row)
+    }
+  if (batch.length > 0) yield batch
+}
 
 export const filled = ({ owner }: Row) => ({
   ...owner,
   incarnation: owner.incarnation ?? '',
-  interface: owner.interface ?? 'eth0',
+  interface: owner.interface || 'eth0',
+  node: owner.node ?? '',
 })
 
-const nameOf = ({ owner }: Lease) =>
-  owner === undefined ? 'nobody: it is quarantined' : `${owner.kind} ${owner.name}`
+const COLUMNS = 'address,kind,name,uid,incarnation,interface,node,labels,pool,state,lease'
 
-const requestOf = (network: string, row: Row) => ({
-  network,
-  owner: { ...filled(row), labels: { ...row.owner.labels } },
-  claims: [{ address: row.address }],
-  confirmed: true,
-})
-
-/** Held leases as CSV, with a head. Reads again by `import csv`. */
+/** Held leases as CSV, with a head. `import csv` reads it. */
 export async function* exportLines(client: IpledgerClient, network: string): AsyncGenerator<string> {
-  yield 'address,kind,name,uid,incarnation,interface,node,labels,pool,state,lease'
-  for await (const { address, owner, pool, state, leaseId } of allLeases(client, { network })) {
+  yield COLUMNS
+  for await (const { leaseId: lease, address, pool, state, owner } of allLeases(client, { network })) {
     const labels = Object.keys(owner?.labels ?? {}).length > 0 ? JSON.stringify(owner!.labels) : ''
-    const { kind = '', name = '', uid = '', incarnation = '', interface: on = '', node = '' } = owner ?? {}
-    const is = LeaseStateSchema.value[state]!.name
-    const cells = [address, kind, name, uid, incarnation, on, node, labels, pool, is, leaseId]
+    const about = { ...owner, address, labels, pool, state: LeaseStateSchema.value[state]!.name, lease }
+    const cells = COLUMNS.split(',').map((column) => String(about[column as keyof typeof about] ?? ''))
     yield cells.map((cell) => (/[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell)).join(',')
   }
 }

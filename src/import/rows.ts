@@ -1,4 +1,4 @@
-/** What other allocators wrote down, as rows: an address, and whose it is. What can't be read is a row, too, that says why. */
+/** Files of other allocators, as rows of address and owner. An entry that can't be read is a row, too, with the reason. */
 import { readdirSync, statSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { parse as parseYaml } from 'yaml'
@@ -15,13 +15,13 @@ export type Row = {
     readonly kind: string
     readonly name: string
     readonly uid: string
-    readonly incarnation?: string
-    readonly interface?: string
-    readonly node?: string
+    readonly incarnation?: string | undefined
+    readonly interface?: string | undefined
+    readonly node?: string | undefined
     readonly labels?: Readonly<Record<string, string>>
   }
 }
-/** What is not imported: `ended` in the other allocator, or nothing to hold an address by. */
+/** An entry that is not imported: it has ended or been declined there, or can't be read. */
 export type LeftOut = {
   readonly where: string
   readonly address: string
@@ -30,14 +30,12 @@ export type LeftOut = {
 }
 export type Read = readonly (Row | LeftOut)[]
 
-const unreadable = (where: string, why: string): LeftOut => ({
-  where,
-  address: '',
-  outcome: 'unreadable',
-  why,
-})
+export function leftOut(where: string, outcome: LeftOut['outcome'], why: string, address = ''): LeftOut {
+  return { where, address, outcome, why }
+}
+const unreadable = (where: string, why: string) => leftOut(where, 'unreadable', why)
 
-/** What is wrong with an entry, in one line. */
+/** The faults of an entry, in one line. */
 export const faultOf = ({ issues }: z.ZodError): string =>
   issues.map(({ path, message }) => `${path.join('.')}: ${message}`).join('; ')
 
@@ -63,20 +61,19 @@ export function hostLocalRows(
   const known = new Map(
     attachmentsIn(cniCache).map(({ container, owner }) => [`${container} ${owner.interface}`, owner]),
   )
+  const labels = { 'cni.network': basename(dir) }
   return readdirSync(dir)
     .filter((name) => !OTHERS.test(name))
-    .map((name) => {
-      const path = join(dir, name)
-      if (addressMeant(name) === null) return unreadable(path, 'the name of the file is no address')
+    .map((address) => {
+      const path = join(dir, address)
+      if (addressMeant(address) === null) return unreadable(path, 'the name of the file is no address')
       try {
         const { ino, mtimeNs } = statSync(path, { bigint: true })
-        const [container = '', on = 'eth0'] = textOf(path, MOST_BYTES_OF_A_LEASE).trim().split(/\r?\n/)
-        if (container === '') return unreadable(path, 'the file is empty')
-        const unknown = { kind: 'container', name: container, uid: container, interface: on }
-        const owner = known.get(`${container} ${on}`) ?? unknown
-        const labels = { 'cni.network': basename(dir) }
+        const [name = '', on = 'eth0'] = textOf(path, MOST_BYTES_OF_A_LEASE).trim().split(/\r?\n/)
+        if (name === '') return unreadable(path, 'the file is empty')
+        const owner = known.get(`${name} ${on}`) ?? { kind: 'container', name, uid: name, interface: on }
         const file = { path, identity: `${ino} ${mtimeNs}`, modifiedMs: Number(mtimeNs / 1_000_000n) }
-        return { where: path, address: name, owner: { ...owner, node, labels }, file }
+        return { where: path, address, owner: { ...owner, node, labels }, file }
       } catch (error) {
         return unreadable(path, (error as Error).message)
       }
@@ -86,13 +83,13 @@ export function hostLocalRows(
 const ALLOCATION = z.object({
   podref: z.string().min(1),
   id: z.string().min(1),
-  ifname: z.string().default(''),
+  ifname: z.string().optional(),
 })
 const IP_POOL = z.object({
   metadata: z.object({ name: z.string().default('') }).default({ name: '' }),
   spec: z.object({ range: z.string(), allocations: z.record(z.string(), z.unknown()).nullish() }),
 })
-/** What one has that was cut: a page of the API's, not of kubectl's. */
+/** `continue`: it is a page of the API; kubectl's output is whole. */
 const IP_POOLS = z.object({
   metadata: z.object({ continue: z.string().nullish() }).nullish(),
   items: z.array(z.unknown()),
@@ -146,14 +143,13 @@ const IP_ADDRESSES = z.object({
   results: z.array(z.unknown()),
 })
 
-/** The answer of NetBox's API, `/api/ipam/ip-addresses/?limit=0`, or an array of what several pages have as `results`. */
+/** The answer of NetBox's API, `/api/ipam/ip-addresses/?limit=0`, or an array of the `results` of several pages. */
 export function netboxRows(path: string): Read {
   const read: unknown = JSON.parse(textOf(path))
-  const page = Array.isArray(read) ? { results: read } : IP_ADDRESSES.safeParse(read).data
+  const { data: page } = IP_ADDRESSES.safeParse(Array.isArray(read) ? { results: read } : read)
   if (page === undefined) throw new Error('it is not an answer of NetBox: it has no results')
-  const { results } = page
-  const isCut = 'count' in page && (page.next || page.previous || (page.count ?? 0) > results.length)
-  if (isCut)
+  const { count = 0, next, previous, results } = page
+  if (next || previous || count > results.length)
     throw new Error("it is one page of several; join them: jq -s 'map(.results[])' page-*.json > all.json")
   return results.map((result, index) => {
     const { data, error } = IP_ADDRESS.safeParse(result)
@@ -168,34 +164,17 @@ export function netboxRows(path: string): Read {
   })
 }
 
-/** What `ipledger export` writes. Only `address`, `kind` and one of `name` and `uid` are needed. */
+/** The output of `ipledger export`. Only `address`, `kind` and one of `name` and `uid` are needed. */
 export function csvRows(path: string): Read {
   return csvLines(path, ['address', 'kind']).map((one) => {
     const where = `${path}:${one.line}`
     if ('fault' in one) return unreadable(where, one.fault)
-    const {
-      address = '',
-      kind = '',
-      name = '',
-      uid = '',
-      incarnation,
-      interface: on,
-      node,
-      labels,
-    } = one.cells
-    if (address === '' || kind === '' || (name === '' && uid === ''))
-      return unreadable(where, 'it needs address, kind, and name or uid')
-    const read = labels ? labelsOf(labels) : {}
-    if (read === null) return unreadable(where, 'labels: must be a JSON object of texts, or empty')
-    const owner = {
-      kind,
-      name: name || uid,
-      uid: uid || name,
-      ...(incarnation && { incarnation }),
-      ...(on && { interface: on }),
-      ...(node && { node }),
-      labels: read,
-    }
+    const { address, kind, name, uid, incarnation, interface: on, node, labels: cell } = one.cells
+    const known = name || uid
+    if (!address || !kind || !known) return unreadable(where, 'it needs address, kind, and name or uid')
+    const labels = cell ? labelsOf(cell) : {}
+    if (labels === null) return unreadable(where, 'labels: must be a JSON object of texts, or empty')
+    const owner = { kind, name: known, uid: uid || known, incarnation, interface: on, node, labels }
     return { where, address, owner }
   })
 }

@@ -28,9 +28,9 @@ afterEach(() => {
 })
 
 test.each(SIGNALS)('%s asks for an orderly stop, for which there are 30 s', async (signal) => {
-  const { asked } = awaitSignals(createLogger('silent'))
+  const { stopped } = awaitSignals(createLogger('silent'))
   process.emit(signal)
-  await asked
+  await stopped
   // Once more from the launcher, a moment later.
   vi.advanceTimersByTime(900)
   process.emit(signal)
@@ -41,9 +41,9 @@ test.each(SIGNALS)('%s asks for an orderly stop, for which there are 30 s', asyn
 })
 
 test('asked again later, it ends at once', async () => {
-  const { asked } = awaitSignals(createLogger('silent'))
+  const { stopped } = awaitSignals(createLogger('silent'))
   process.emit('SIGINT')
-  await asked
+  await stopped
   vi.advanceTimersByTime(1_100)
   process.emit('SIGINT')
   expect(exits).toEqual([1])
