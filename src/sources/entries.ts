@@ -13,7 +13,7 @@ import { hash } from 'node:crypto'
 import { addressMeant, formatAddress, isMalformed, parseAddress } from '../core/address.ts'
 import { type Entry, TERMINAL } from '../core/event.ts'
 import { isSpecialPurpose } from '../core/special-purpose-ranges.ts'
-import { inSteps } from '../in-slices.ts'
+import { STEP } from '../in-slices.ts'
 import type { GivenEntry } from './source.ts'
 
 /** What a list is about. */
@@ -36,13 +36,17 @@ export function* readingEntries(given: Iterable<GivenEntry>, scope: Scope) {
   const entries: Entries = { first: new Map(), more: new Map() }
   const unreadable: { readonly index: number; readonly text: string; readonly why: string }[] = []
   let unreadableCount = 0
-  yield* inSteps(given, (one, index) => {
+  let index = 0
+  for (const one of given) {
     const { entry, why } = readEntry(one, scope)
     if (entry !== null) add(entries, entry)
-    if (why === null) return
-    unreadableCount += 1
-    if (unreadable.length < MOST_SHOWN) unreadable.push({ index, text: show(one), why })
-  })
+    if (why !== null) {
+      unreadableCount += 1
+      if (unreadable.length < MOST_SHOWN) unreadable.push({ index, text: show(one), why })
+    }
+    index += 1
+    if (index % STEP === 0) yield
+  }
   return { entries: [...entries.first.values(), ...entries.more.values()], unreadable, unreadableCount }
 }
 
@@ -53,13 +57,16 @@ export function* readingEntries(given: Iterable<GivenEntry>, scope: Scope) {
 export function* digestingList(entries: Iterable<Entry>): Generator<void, string> {
   // By parts of 16 bits, whose sums are exact: adding numbers of 256 bits is as much work as the hash.
   const sums = new Float64Array(16)
-  yield* inSteps(entries, (entry) => {
+  let count = 0
+  for (const entry of entries) {
     const bytes = hash('sha256', textOf(entry), 'latin1')
-    for (let i = 0; i < sums.length; i += 1) {
+    for (let i = 0; i < sums.length; i += 1)
       sums[i]! += 256 * bytes.charCodeAt(2 * i) + bytes.charCodeAt(2 * i + 1)
-    }
-  })
-  const sum = sums.reduce((sum, part) => sum * 65_536n + BigInt(part), 0n)
+    count += 1
+    if (count % STEP === 0) yield
+  }
+  let sum = 0n
+  for (const part of sums) sum = sum * 65_536n + BigInt(part)
   return BigInt.asUintN(256, sum).toString(16).padStart(64, '0')
 }
 
@@ -116,11 +123,8 @@ function add({ first, more }: Entries, entry: Entry): void {
   if (before === undefined || isPreferred(entry, before)) more.set(key, entry)
 }
 
-function isSameOwner(a: Entry, b: Entry): boolean {
-  return (
-    a.uid === b.uid && a.kind === b.kind && a.incarnation === b.incarnation && a.interface === b.interface
-  )
-}
+const isSameOwner = (a: Entry, b: Entry) =>
+  a.uid === b.uid && a.kind === b.kind && a.incarnation === b.incarnation && a.interface === b.interface
 
 function isPreferred(one: Entry, other: Entry): boolean {
   const ended = one.state === TERMINAL
