@@ -9,7 +9,6 @@
  *   every other answer.
  */
 import { z } from 'zod'
-import type { Owner } from '../core/owner.ts'
 import { createGetJson, readAnswer } from './get-json.ts'
 import type { HttpSettings, Secrets } from './settings.ts'
 import {
@@ -40,7 +39,7 @@ const entry = z.object({
   node: text,
   state: text,
 })
-const addressed = z.object({ address: z.string() })
+const addressed = z.object({ address: z.string() }).transform(({ address }) => [address])
 const page = z.object({
   epoch: z.string().min(1),
   complete: z.boolean(),
@@ -64,7 +63,11 @@ export function openHttp(settings: HttpSettings, secrets: Secrets | undefined): 
   return {
     async list(signal) {
       const first = new URL(settings.listUrl)
-      const draft = draftOf(entry, addressesOf, ({ address: _, ...rest }) => rest as GivenEntry)
+      const draft = draftOf(
+        entry,
+        (item) => addressed.safeParse(item).data ?? [],
+        ({ address: _, ...rest }) => rest as GivenEntry,
+      )
       const seen = new Set<string>()
       let isComplete = true
       const readPage = async (url: URL | null): Promise<Page> => {
@@ -82,11 +85,12 @@ export function openHttp(settings: HttpSettings, secrets: Secrets | undefined): 
     },
 
     async lookUp({ owner, epoch }, signal) {
-      if (STEP.test(owner.uid) || STEP.test(owner.name)) {
+      if (STEP.test(owner.uid) || STEP.test(owner.name))
         return { answer: 'unknown', detail: `${owner.name} cannot be asked for in a URL` }
-      }
-      const url = new URL(fill(settings.lookUpUrl, owner))
-      const { status, body } = await getJson(url, LARGEST_ANSWER, signal, { headers })
+      const filled = settings.lookUpUrl.replace(/\{(kind|name|uid)\}/g, (_, field: 'kind' | 'name' | 'uid') =>
+        encodeURIComponent(owner[field]),
+      )
+      const { status, body } = await getJson(new URL(filled), LARGEST_ANSWER, signal, { headers })
       const read = readAnswer(answer, { status: status === 404 ? 200 : status, body })
       const detail = read.detail ?? ''
       const unknown = (why: string): LookUp => ({ answer: 'unknown', detail: `${why} ${detail}`.trim() })
@@ -101,15 +105,4 @@ export function openHttp(settings: HttpSettings, secrets: Secrets | undefined): 
       return endedAt(read.since ? Date.parse(read.since) : 0, detail)
     },
   }
-}
-
-function addressesOf(item: unknown): readonly string[] {
-  const { data } = addressed.safeParse(item)
-  return data === undefined ? [] : [data.address]
-}
-
-function fill(template: string, owner: Owner): string {
-  return template.replace(/\{(kind|name|uid)\}/g, (_, field: 'kind' | 'name' | 'uid') =>
-    encodeURIComponent(owner[field]),
-  )
 }
