@@ -17,7 +17,7 @@ import type { JobContext } from '../jobs/job.ts'
 import { createJudge } from '../jobs/judge.ts'
 import { createPool } from '../postgres/connect.ts'
 import { callersUrl, openService } from '../serve.ts'
-import { createAskedSources } from '../sources/ask.ts'
+import { AskedSources } from '../sources/ask.ts'
 import { Intake } from '../sources/intake.ts'
 import { createLogger } from '../telemetry.ts'
 
@@ -55,7 +55,7 @@ export async function openStage(
     database: pool,
     ledger,
     intake: new Intake({ ledger, database: pool, log }),
-    asked: createAskedSources({}),
+    asked: new AskedSources({}),
     log,
     signal: new AbortController().signal,
   }

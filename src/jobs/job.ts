@@ -18,7 +18,7 @@ export type JobContext = {
   readonly database: pg.Pool
   readonly ledger: Ledger
   readonly intake: Intake
-  readonly asked: AskedSources
+  readonly asked: Pick<AskedSources, 'get'>
   readonly log: Logger
   /** Aborted when the worker stops: a job ends after the slice it is at. */
   readonly signal: AbortSignal

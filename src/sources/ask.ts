@@ -9,22 +9,24 @@ import { openHttp } from './http.ts'
 import { readSettings, type Secrets, type SettingsOf, type SourceSecrets } from './settings.ts'
 import { type AskedSource, type Listing, type LookUp, MOST_ENTRIES, sentence } from './source.ts'
 
-export type AskedSources = ReturnType<typeof createAskedSources>
+export class AskedSources {
+  readonly #secrets: SourceSecrets
+  readonly #opened = new Map<string, { readonly declaration: string; readonly asked: AskedSource }>()
 
-export function createAskedSources(secrets: SourceSecrets) {
-  const opened = new Map<string, { readonly declaration: string; readonly asked: AskedSource }>()
-  return {
-    /** One that cannot be opened fails when it is used. */
-    get(network: string, source: SourceDeclaration): AskedSource {
-      const key = `${network}/${source.id}`
-      const { kind, node, ownerKinds, settings } = source
-      const declaration = JSON.stringify([kind, node, ownerKinds, settings])
-      const known = opened.get(key)
-      if (known?.declaration === declaration) return known.asked
-      const asked = guarded(source, () => open(source, secrets[key]))
-      opened.set(key, { declaration, asked })
-      return asked
-    },
+  constructor(secrets: SourceSecrets) {
+    this.#secrets = secrets
+  }
+
+  /** One that cannot be opened fails when it is used. */
+  get(network: string, source: SourceDeclaration): AskedSource {
+    const key = `${network}/${source.id}`
+    const { kind, node, ownerKinds, settings } = source
+    const declaration = JSON.stringify([kind, node, ownerKinds, settings])
+    const known = this.#opened.get(key)
+    if (known?.declaration === declaration) return known.asked
+    const asked = guarded(source, () => open(source, this.#secrets[key]))
+    this.#opened.set(key, { declaration, asked })
+    return asked
   }
 }
 
@@ -41,8 +43,8 @@ async function open(
       return openHttp(usable(kind, settings), secrets)
     case 'kubernetes': {
       // Half a second and 80 MB: a process that asks no cluster does not load it.
-      const { openKubernetes } = await import('./kubernetes.ts')
-      return openKubernetes(usable(kind, settings), secrets)
+      const { Kubernetes } = await import('./kubernetes.ts')
+      return new Kubernetes(usable(kind, settings), secrets)
     }
   }
 }
@@ -55,7 +57,7 @@ function usable<K extends SourceKind>(kind: K, settings: unknown): SettingsOf<K>
 
 function guarded({ ownerKinds }: SourceDeclaration, openOne: () => Promise<AskedSource>): AskedSource {
   let opening: Promise<AskedSource> | undefined
-  /** If it cannot be opened, the next use tries again: a file may be there by then. */
+  /** One that cannot be opened is opened again by the next use: a file may be there by then. */
   const use = <T>(signal: AbortSignal, work: (asked: AskedSource) => Promise<T>): Promise<T> => {
     opening ??= openOne().catch((error: unknown) => {
       opening = undefined
@@ -67,7 +69,7 @@ function guarded({ ownerKinds }: SourceDeclaration, openOne: () => Promise<Asked
     list: async (signal) => checkListing(await use(signal, (asked) => asked.list(signal))),
     async lookUp(question, signal) {
       const { kind } = question.owner
-      // A source without such things knows nothing of those elsewhere (calico#5044).
+      // A source that has no such workloads cannot say that one is gone (calico#5044).
       if (!ownerKinds.includes(kind)) return { answer: 'unknown', detail: `it sees nothing of kind ${kind}` }
       const found = await use(signal, (asked) => asked.lookUp(question, signal)).catch(
         (error: unknown): LookUp => ({ answer: 'error', detail: sentence(error) }),
@@ -87,7 +89,7 @@ function checkListing({ epoch, complete, because, entries }: Listing): Listing {
   return { epoch, complete: false, because: tooLong, entries: entries.slice(0, MOST_ENTRIES) }
 }
 
-/** Also where a library does not end with the signal. */
+/** Ends with the signal, even if a library does not. */
 function until<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     const ended = (): void => reject(new Error('it did not answer in time'))

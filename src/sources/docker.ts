@@ -83,11 +83,9 @@ export function openDocker(
       // Engines that only speak the same API may have another id each time.
       if (before.ID !== after.ID) throw new Error(`the engine was ${before.ID} and then ${after.ID}`)
 
-      const networks = [settings.network, networkId] as const
       const draft = draftOf(
-        listed,
-        (one) => addressesOf(one, networks),
-        (one) => ({ ...describe(one, prefix), kind: settings.kind }),
+        listed.transform((one) => ({ ...describe(one, prefix), kind: settings.kind })),
+        attached.transform((one) => addressesOf(one, settings.network, networkId)),
       )
       containers.forEach(draft.add)
       return draft.listing(before.ID)
@@ -113,9 +111,8 @@ export function openDocker(
 }
 
 /** On a network. By name too: a container that was stopped while its network was recreated has the old id. */
-function addressesOf(container: unknown, [named, id]: readonly [string, string]): readonly string[] {
-  const networks = attached.safeParse(container).data?.NetworkSettings.Networks ?? {}
-  return Object.entries(networks).flatMap(([name, one]) => {
+function addressesOf({ NetworkSettings }: z.infer<typeof attached>, named: string, id: string) {
+  return Object.entries(NetworkSettings.Networks).flatMap(([name, one]) => {
     if (one === null || (name !== named && one.NetworkID !== id)) return []
     const { IPAddress, GlobalIPv6Address, IPAMConfig } = one
     const all = [IPAddress, GlobalIPv6Address, IPAMConfig?.IPv4Address, IPAMConfig?.IPv6Address]

@@ -11,15 +11,7 @@
 import { z } from 'zod'
 import { createGetJson, readAnswer } from './get-json.ts'
 import type { HttpSettings, Secrets } from './settings.ts'
-import {
-  type AskedSource,
-  draftOf,
-  endedAt,
-  type GivenEntry,
-  type LookUp,
-  type Page,
-  readPages,
-} from './source.ts'
+import { type AskedSource, draftOf, endedAt, type LookUp, type Page, readPages } from './source.ts'
 
 const LARGEST_PAGE = 32 * 1024 * 1024
 const LARGEST_ANSWER = 64 * 1024
@@ -27,7 +19,7 @@ const MOST_PAGES = 1_000
 /** As a part of a path, however encoded, it leads elsewhere. */
 const STEP = /^\.{1,2}$/
 
-const text = z.string().optional()
+const text = z.string().exactOptional()
 const entry = z.object({
   address: z.string().min(1),
   network: text,
@@ -63,11 +55,7 @@ export function openHttp(settings: HttpSettings, secrets: Secrets | undefined): 
   return {
     async list(signal) {
       const first = new URL(settings.listUrl)
-      const draft = draftOf(
-        entry,
-        (item) => addressed.safeParse(item).data ?? [],
-        ({ address: _, ...rest }) => rest as GivenEntry,
-      )
+      const draft = draftOf(entry, addressed)
       const seen = new Set<string>()
       let isComplete = true
       const readPage = async (url: URL | null): Promise<Page> => {

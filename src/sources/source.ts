@@ -60,11 +60,10 @@ export const MOST_ENTRIES = 200_000
 /** Unreadable items that a sentence names. */
 const MOST_NAMED = 3
 
-/** A list in the making, of items of which each has addresses and a description. */
-export function draftOf<T>(
-  what: z.ZodType<T>,
-  addressesOf: (item: unknown) => readonly string[],
-  describe: (one: T) => Omit<GivenEntry, 'address'>,
+/** A list in the making. Each item becomes an entry for each of its addresses. */
+export function draftOf(
+  description: z.ZodType<Omit<GivenEntry, 'address'>>,
+  addresses: z.ZodType<readonly string[]>,
 ) {
   const entries: GivenEntry[] = []
   const unread: string[] = []
@@ -72,13 +71,12 @@ export function draftOf<T>(
     entries,
     /** If it cannot be read, its addresses are in use all the same, and the list is partial. */
     add(item: unknown): void {
-      const { data, error } = what.safeParse(item)
+      const { data, error } = description.safeParse(item)
       if (error !== undefined) {
         const named = unread.length < MOST_NAMED
         unread.push(named ? `${JSON.stringify(item).slice(0, 100)}: ${z.prettifyError(error)}` : '')
       }
-      const described = data === undefined ? {} : describe(data)
-      for (const address of new Set(addressesOf(item))) entries.push({ address, ...described })
+      for (const address of new Set(addresses.safeParse(item).data)) entries.push({ ...data, address })
     },
     /** `because`: why it is not complete, beside what could not be read. */
     listing(epoch: string, because = ''): Listing {

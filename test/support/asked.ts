@@ -1,7 +1,7 @@
 /** Sources that are asked, declared with few words. */
 import type { Details, SourceDeclaration, SourceKind } from '../../src/core/event.ts'
 import type { Owner } from '../../src/core/owner.ts'
-import { createAskedSources } from '../../src/sources/ask.ts'
+import { AskedSources } from '../../src/sources/ask.ts'
 import type { Secrets } from '../../src/sources/settings.ts'
 import type { AskedSource } from '../../src/sources/source.ts'
 
@@ -30,7 +30,7 @@ export function useSource(
 ): AskedSource {
   const origin = originOf(declared, secrets.kubeconfig)
   const all = origin === null ? {} : { [`default/${declared.id}`]: { origin, ...secrets } }
-  return createAskedSources(all).get('default', declared)
+  return new AskedSources(all).get('default', declared)
 }
 
 function originOf({ settings }: SourceDeclaration, kubeconfig = ''): string | null {
