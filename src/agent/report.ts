@@ -100,7 +100,7 @@ export class Reporter {
     const { client, network, node, bridge, spares, attachments, lookAround } = this.#options
     this.#handed = new Map()
     const leases = await Array.fromAsync(allLeases(client, { network, node }))
-    const written = attachments.inUse(network)
+    const written = attachments.files('inUse', network)
     // Who got a spare address says what ADD wrote down.
     const takers = new Map(
       written.flatMap((file) => file.leases.map(({ owner }) => [attachmentKey(owner), file.owner] as const)),

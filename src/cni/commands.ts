@@ -128,7 +128,7 @@ export const deliver = (network: string | null, context: Context): Promise<numbe
 
 async function deliverAll(network: string | null, context: Context): Promise<number> {
   const { attachments, namespaces } = context
-  const pending = attachments.pending(network)
+  const pending = attachments.files('removed', network)
   if (pending.length === 0) return 0
   const places = pending.map(({ netns, owner }) => ({ netns, interface: owner.interface }))
   const configured = await namespaces.addressesOf([...places, { netns: OWN, interface: 'lo' }])
@@ -231,7 +231,9 @@ async function gc({ config }: Call, context: Context): Promise<Answer> {
     throw new CniError('configuration', 'cni.dev/valid-attachments: GC needs the list of attachments')
   const names = new Set(valid.map(({ containerID, ifname }) => `${containerID} ${ifname}`))
 
-  const files = attachments.inUse(network).filter(({ configuration }) => configuration === config.name)
+  const files = attachments
+    .files('inUse', network)
+    .filter(({ configuration }) => configuration === config.name)
   const labels = { [CNI_NETWORK]: config.name }
   const filter = { network, node: nodeOf(context), labels, states: [LeaseState.ACTIVE] }
   const leases = await Array.fromAsync(allLeases(client, filter))

@@ -4,10 +4,9 @@
  *
  * - A spelling that can only mean one address is that address: with a zone id, with the prefix length of its interface (as
  *   CNI results have it), IPv4-mapped.
- * - An entry that cannot be read makes the list partial, so nothing is missed because of it. If its address can be read, that is kept
- *   without owner: it is in use.
- * - Link-local, loopback and such, and entries of another network, are valid and ignored: every host has some, and they say
- *   nothing about this network.
+ * - An entry that cannot be read makes the list partial, so nothing is missed because of it. Its address, if that can be read, is
+ *   kept without owner: it is in use.
+ * - Link-local, loopback and such, and entries of another network, are valid and ignored: every host has some.
  */
 import { hash } from 'node:crypto'
 import { addressMeant, formatAddress, isMalformed, parseAddress } from '../core/address.ts'
@@ -33,7 +32,7 @@ const SEPARATOR = '\u001f'
 
 /** `unreadable`: the first `MOST_SHOWN`; `unreadableCount` has all. Any makes the list partial. */
 export function* readingEntries(given: Iterable<GivenEntry>, scope: Scope) {
-  const entries: Entries = { first: new Map(), more: new Map() }
+  const entries: Entries = new Map()
   const unreadable: { readonly index: number; readonly text: string; readonly why: string }[] = []
   let unreadableCount = 0
   let index = 0
@@ -47,7 +46,7 @@ export function* readingEntries(given: Iterable<GivenEntry>, scope: Scope) {
     index += 1
     if (index % STEP === 0) yield
   }
-  return { entries: [...entries.first.values(), ...entries.more.values()], unreadable, unreadableCount }
+  return { entries: [...entries.values()], unreadable, unreadableCount }
 }
 
 /**
@@ -107,28 +106,22 @@ function entryOf(address: string, node: string, state: string, given?: GivenEntr
   return entry
 }
 
-/** By address, and by the rest of the owner where an address has several: most have one, whose long key costs time. */
-type Entries = { readonly first: Map<string, Entry>; readonly more: Map<string, Entry> }
+/** By address; other owners of the same address by all that tells them apart: that long key costs time, and few need it. */
+type Entries = Map<string, Entry>
 
 /** Of two entries for one owner at one address the one that is alive; if both are, the same one in any order. */
-function add({ first, more }: Entries, entry: Entry): void {
-  const { address, kind = '', uid = '', incarnation = '', interface: on = '' } = entry
-  const other = first.get(address)
-  if (other === undefined || isSameOwner(other, entry)) {
-    if (other === undefined || isPreferred(entry, other)) first.set(address, entry)
-    return
+function add(entries: Entries, entry: Entry): void {
+  const { address, kind, uid, incarnation, interface: on } = entry
+  let key = address
+  let other = entries.get(key)
+  const isSameOwner = other?.kind === kind && other?.uid === uid && other?.incarnation === incarnation
+  if (other !== undefined && !(isSameOwner && other.interface === on)) {
+    key = [address, kind, uid, incarnation, on].join(SEPARATOR)
+    other = entries.get(key)
   }
-  const key = [address, kind, uid, incarnation, on].join(SEPARATOR)
-  const before = more.get(key)
-  if (before === undefined || isPreferred(entry, before)) more.set(key, entry)
-}
-
-const isSameOwner = (a: Entry, b: Entry) =>
-  a.uid === b.uid && a.kind === b.kind && a.incarnation === b.incarnation && a.interface === b.interface
-
-function isPreferred(one: Entry, other: Entry): boolean {
-  const ended = one.state === TERMINAL
-  return ended === (other.state === TERMINAL) ? textOf(one) < textOf(other) : !ended
+  const ended = entry.state === TERMINAL
+  const isAlike = ended === (other?.state === TERMINAL)
+  if (other === undefined || (isAlike ? textOf(entry) < textOf(other) : !ended)) entries.set(key, entry)
 }
 
 function textOf(entry: Entry): string {

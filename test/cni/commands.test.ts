@@ -109,7 +109,7 @@ const owner = (uid: string) =>
   ({ kind: 'container', name: uid, uid, incarnation: '', interface: 'eth0' }) as const
 /** The only release that waits; null: its file is empty. */
 function rewrite(change: object | null): void {
-  const [written] = attachmentsAt().pending('default')
+  const [written] = attachmentsAt().files('removed', 'default')
   const path = files().find((one) => readFileSync(one, 'utf8').includes('"isRemoved":true'))!
   writeFileSync(path, change === null ? '' : JSON.stringify({ ...written, ...change }))
   utimesSync(path, 0, 0)
@@ -237,7 +237,7 @@ test('an address that another host answers for is not given, nor written down; w
     reserved: async (_, leases) => void added.push(leases[0]!.address),
   }
   await expect(add(named('c'), contextOf({ agent: probed }))).rejects.toMatchObject({ code: 103 })
-  expect(attachmentsAt().inUse('default')).toEqual([])
+  expect(attachmentsAt().files('inUse', 'default')).toEqual([])
   const address = await add(named('c'), contextOf({ agent: confirming }))
   expect(added).toEqual([address])
 })
@@ -447,7 +447,7 @@ describe('a release that cannot be delivered', () => {
   ])('because of %s stops no other', async (_, code) => {
     const [bad, good] = [named('bad'), named('good')]
     await add(bad, contextOf())
-    const { leaseId } = attachmentsAt().inUse('default')[0]!.leases[0]!
+    const { leaseId } = attachmentsAt().files('inUse', 'default')[0]!.leases[0]!
     const address = await add(good, contextOf())
     const outage = contextOf({ client: away, agent: agentWith() })
     for (const container of [bad, good]) await run('DEL', container, outage)
@@ -637,7 +637,7 @@ describe('GC', () => {
     expect(calls).toBe(1)
     expect(
       attachmentsAt()
-        .pending('default')
+        .files('removed', 'default')
         .map((one) => one.owner.uid)
         .sort(),
     ).toEqual([another, containers[1]])
