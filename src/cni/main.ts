@@ -1,4 +1,4 @@
-/** The plugin where no agent answers: it asks the service itself. `launcher.c` is what runtimes start. */
+/** The plugin where no agent answers: it calls the service itself. Runtimes start `launcher.c`. */
 import { readFileSync } from 'node:fs'
 import { text } from 'node:stream/consumers'
 import { createClient } from '../client/client.ts'
@@ -9,7 +9,7 @@ import { CniError } from './cni-error.ts'
 import { runCommand } from './commands.ts'
 import * as namespaces from './namespaces.ts'
 
-/** A runtime waits for minutes. */
+/** Runtimes wait for minutes. */
 const PATIENCE_MS = 10_000
 
 async function answer(stdin: string): Promise<Answer> {

@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { timestampMs } from '@bufbuild/protobuf/wkt'
 import type { IpledgerClient } from '../client/client.ts'
-import { lookAround } from '../cni/namespaces.ts'
+import { scanNode } from '../cni/namespaces.ts'
 import { sameAttachment } from '../core/owner.ts'
 import { type Finding, filled, importRows } from './import.ts'
 import { type HostLocalFile, hostLocalRows, type Row } from './rows.ts'
@@ -49,12 +49,12 @@ export async function sweepHostLocal(
   }
   const others = rows.filter((row) => !leaked.some((one) => one.row === row))
   const imported = await importRows(client, network, others, { apply })
-  const look = await lookAround(null)
-  const live = new Set(look.seen.map(({ address }) => address))
+  const scan = await scanNode(null)
+  const live = new Set(scan.seen.map(({ address }) => address))
   const swept: Swept[] = []
   for (const { row, why } of leaked) {
     const { path } = row.file
-    const kept = !look.complete
+    const kept = !scan.complete
       ? 'not every namespace of this node can be read'
       : live.has(row.address)
         ? SEEN

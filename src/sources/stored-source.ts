@@ -73,7 +73,7 @@ export async function touch(
 }
 
 type Question = Omit<Verification, 'id'> & { readonly head: number }
-/** Of a question: address, kind and uid of its owner, and the head at which it was asked: a late answer is not one to a later question. */
+/** Address, kind and uid of the owner, and the head of the question: a late answer is none to a later question. */
 const idFields = z.tuple([z.union([z.ipv4(), z.ipv6()]), z.string(), z.string(), z.int()])
 
 function questionsOf(found: unknown): readonly Verification[] {

@@ -31,12 +31,12 @@ const client = createClient({ url, token: admin })
 let configured = new Map<string, readonly string[] | null>()
 let seen: readonly string[] = []
 let complete = true
-let looks = 0
+let scans = 0
 const namespaces: Context['namespaces'] = {
   addressesOf: async (places) =>
     places.map(({ netns }) => configured.get(netns) ?? (configured.has(netns) ? null : [])),
-  lookAround: async () => {
-    looks += 1
+  scanNode: async () => {
+    scans += 1
     return { seen: [], all: new Set(seen), complete, namespaces: new Map() }
   },
 }
@@ -49,7 +49,7 @@ beforeEach(() => {
   configured = new Map()
   seen = []
   complete = true
-  looks = 0
+  scans = 0
 })
 const attachmentsAt = (stateDir = state) => new Attachments(stateDir, (message) => warned.push(message))
 const contextOf = (more: Partial<Context> = {}): Context => ({
@@ -303,7 +303,7 @@ describe('the path of a namespace', () => {
     configured.set(`/run/netns/${container}`, [address])
     await run('DEL', container, contextOf())
     expect(await holderOf(address)).not.toBeNull()
-    expect(looks).toBe(0)
+    expect(scans).toBe(0)
   })
 })
 
@@ -373,11 +373,11 @@ describe('a namespace without a path', () => {
     }
   })
 
-  test('one look serves all releases', async () => {
+  test('one scan serves all releases', async () => {
     const called = { network: 'default', configuration: 'blue', node: 'n1', netns: '' }
     for (let n = 0; n < 3; n += 1) attachmentsAt().removed({ ...called, owner: owner(named('c')) })
     expect(await deliver('default', contextOf())).toBe(0)
-    expect(looks).toBe(1)
+    expect(scans).toBe(1)
   })
 })
 
@@ -527,7 +527,7 @@ describe('a release that cannot be delivered', () => {
       'default',
       contextOf({ client: { ...client, leases: { ...client.leases, release } } }),
     )
-    await waitFor(() => locked.mock.calls.length === 1 || looks === 1)
+    await waitFor(() => locked.mock.calls.length === 1 || scans === 1)
     let isAdded = false
     const added = add(container, contextOf({ agent: agentWith() }), { args: `IP=${address}` }).then(() => {
       isAdded = true

@@ -2,7 +2,7 @@
 import { spawn as start } from 'node:child_process'
 import { once } from 'node:events'
 import { expect, onTestFinished, test, vi } from 'vitest'
-import { lookAround } from '../../src/cni/namespaces.ts'
+import { scanNode } from '../../src/cni/namespaces.ts'
 import { openNode } from './node.ts'
 
 /** Between the look's list of namespaces and its reading of them. */
@@ -42,9 +42,9 @@ async function running(...command: readonly string[]): Promise<number> {
 
 test('a process that ended while it was looked at hides nothing; one that lives does', async () => {
   unreadable = [ENDED]
-  expect((await lookAround(null)).complete).toBe(true)
+  expect((await scanNode(null)).complete).toBe(true)
   unreadable = [String(await running('sh', '-c', 'echo begun; exec sleep 60'))]
-  expect((await lookAround(null)).complete).toBe(false)
+  expect((await scanNode(null)).complete).toBe(false)
   unreadable = []
 })
 
@@ -65,7 +65,7 @@ test('a namespace that loses its name while it is looked at is read as long as a
   node.inside('nameless', 'ip', 'address', 'add', '10.99.0.1/32', 'dev', 'lo')
   await running('nsenter', `--net=${path}`, 'sh', '-c', 'echo begun; exec sleep 60')
   whenRead(() => node.remove('nameless'))
-  const { complete, all } = await lookAround(null)
+  const { complete, all } = await scanNode(null)
   expect(complete).toBe(true)
   expect(all).toContain('10.99.0.1')
 })
@@ -76,7 +76,7 @@ test('one that goes away meanwhile hides nothing, also when a new one gets its n
     node.remove('going')
     node.add('coming')
   })
-  expect((await lookAround(null)).complete).toBe(true)
+  expect((await scanNode(null)).complete).toBe(true)
 })
 
 test('one that can’t be read hides what is in it, also when no shell starts', async () => {
@@ -88,5 +88,5 @@ test('one that can’t be read hides what is in it, also when no shell starts', 
   onTestFinished(() => {
     process.env.PATH = PATH
   })
-  expect((await lookAround(null)).complete).toBe(false)
+  expect((await scanNode(null)).complete).toBe(false)
 })
