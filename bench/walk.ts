@@ -11,8 +11,8 @@ import { createJudge } from '../src/jobs/judge.ts'
 import * as clocks from '../src/ledger/clock.ts'
 import { createPool } from '../src/postgres/connect.ts'
 import { callersUrl, openService } from '../src/serve.ts'
-import { AskedSources } from '../src/sources/ask.ts'
 import { Intake } from '../src/sources/intake.ts'
+import { PulledSources } from '../src/sources/pulled-sources.ts'
 import { createLogger } from '../src/telemetry.ts'
 import { openScratch } from './scratch.ts'
 
@@ -53,7 +53,7 @@ const database = open.adopt(createPool({ url, applicationName: 'walk', max: 4 })
 const intake = new Intake({ ledger, database, log })
 const { signal } = new AbortController()
 const judge = createJudge({ stayMs: 0 })
-const runJudge = () => judge({ database, ledger, intake, asked: new AskedSources({}), log, signal })
+const runJudge = () => judge({ database, ledger, intake, asked: new PulledSources({}), log, signal })
 
 // biome-ignore lint/suspicious/noExplicitAny: JSON as it came
 async function call(method: string, message: object): Promise<any> {

@@ -15,8 +15,8 @@ import { createReads } from './ledger/reads.ts'
 import { Observed } from './observed.ts'
 import { createPool } from './postgres/connect.ts'
 import { type Database, openDatabase } from './postgres/database.ts'
-import { AskedSources } from './sources/ask.ts'
 import { Intake } from './sources/intake.ts'
+import { PulledSources } from './sources/pulled-sources.ts'
 import { readSourceSecrets } from './sources/settings.ts'
 import { addGauges, currentTraceId, type Logger, observeLedger } from './telemetry.ts'
 
@@ -162,7 +162,7 @@ async function openParts(
       jobs: connect('ipledger jobs', config.jobConnections, database.jobsUrl),
       database: connect('ipledger jobs', JOB_CONNECTIONS),
     }
-    const asked = new AskedSources(secrets)
+    const asked = new PulledSources(secrets)
     return open.adopt(await startWorker({ ...pools, ledger, intake, asked, log }), (one) => one.stop())
   }
   return { metrics, database, ledger, intake, secrets, connect, startJobs }

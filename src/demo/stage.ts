@@ -17,8 +17,8 @@ import type { JobContext } from '../jobs/job.ts'
 import { createJudge } from '../jobs/judge.ts'
 import { createPool } from '../postgres/connect.ts'
 import { callersUrl, openService } from '../serve.ts'
-import { AskedSources } from '../sources/ask.ts'
 import { Intake } from '../sources/intake.ts'
+import { PulledSources } from '../sources/pulled-sources.ts'
 import { createLogger } from '../telemetry.ts'
 
 const CALLERS = {
@@ -55,7 +55,7 @@ export async function openStage(
     database: pool,
     ledger,
     intake: new Intake({ ledger, database: pool, log }),
-    asked: new AskedSources({}),
+    asked: new PulledSources({}),
     log,
     signal: new AbortController().signal,
   }

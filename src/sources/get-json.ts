@@ -1,6 +1,6 @@
 /**
- * JSON over HTTP, as sources are asked: kept connections, answers of limited size, no redirects (another place was not declared, and
- * must not get the secret). An answer that breaks off, or is not there when the signal comes, throws; one that is not JSON has no body.
+ * JSON over HTTP: kept connections, answers of limited size, no redirects (another origin must not get the secret). An answer that
+ * breaks off, or is not there when the signal comes, throws; one that is not JSON has no body.
  */
 import { type LookupAddress, type LookupOptions, lookup } from 'node:dns'
 import { Agent as HttpAgent, type IncomingMessage, request as requestHttp } from 'node:http'

@@ -1,22 +1,19 @@
 /**
- * Any orchestrator, asked at two URLs of its own. docs/sources.md shows its answers. Beyond that:
+ * Any orchestrator, asked at two URLs of its own, as docs/sources.md says.
  *
- * - The pages of a list must be of one moment, which their URLs may name. A page of another epoch, or one that cannot be read, makes
- *   the list partial.
- * - Of an owner that gave a name only, or a uid only, {uid} and {name} are the same. "gone" and "terminal" then count with that
- *   `name`, and otherwise with the `uid`.
- * - A 404 without such a body, which any proxy, typing error or half-started server gives, is an error, and means alive. So does
- *   every other answer.
+ * - A page of another epoch, or one that cannot be read, makes the list partial.
+ * - For an owner with a name only, or a uid only, {uid} and {name} are the same. "gone" and "terminal" then count with that `name`.
+ * - A 404 without such a body, which a proxy or a half-started server gives, is an error, and means alive.
  */
 import { z } from 'zod'
 import { createGetJson, readAnswer } from './get-json.ts'
 import type { HttpSettings, Secrets } from './settings.ts'
-import { type AskedSource, draftOf, endedAt, type LookUp, type Page, readPages } from './source.ts'
+import { draftOf, endedAt, type LookUp, type Page, type PulledSource, readPages } from './source.ts'
 
 const LARGEST_PAGE = 32 * 1024 * 1024
 const LARGEST_ANSWER = 64 * 1024
 const MOST_PAGES = 1_000
-/** As a part of a path, however encoded, it leads elsewhere. */
+/** As a part of a path it leads elsewhere, also when it is encoded. */
 const STEP = /^\.{1,2}$/
 
 const text = z.string().exactOptional()
@@ -47,7 +44,7 @@ const answer = z.object({
   detail: z.string().nullish(),
 })
 
-export function openHttp(settings: HttpSettings, secrets: Secrets | undefined): AskedSource {
+export function openHttp(settings: HttpSettings, secrets: Secrets | undefined): PulledSource {
   const getJson = createGetJson(secrets)
   const token = secrets?.token
   const headers = token === undefined ? {} : { authorization: `Bearer ${token}` }

@@ -4,13 +4,12 @@
  * - The list is paged at one resourceVersion and never taken from a cache (`resourceVersion=0`). Pages that come from
  *   another version, or run out while being paged (410), make it partial; so does a list that is older than the one before
  *   (kubernetes#59848: an API server that lags behind).
- * - Phases, as whereabouts#162 teaches: a pod has ended if it has Succeeded or Failed, is not being deleted, and every container has
- *   the time when it finished. Every other pod is alive. The containers of a Failed pod on a node that is out of reach may still run.
+ * - A pod has ended if it has Succeeded or Failed, is not being deleted, and every container has the time when it finished
+ *   (whereabouts#162). Every other pod is alive: containers of a Failed pod on a node that is out of reach may still run.
  *   A Pending pod has no address yet and is in no list; a look-up finds it.
  * - `gone`: the API server's own NotFound about this very pod, or a pod of the same name with another uid.
- * - Pods in their host's network have their node's address, which no lease has: left out.
- * - The epoch is the uid of the namespace kube-system, the cluster's only identity: another cluster at the same address is
- *   another life. Rights needed: list and get pods, get the namespace kube-system.
+ * - Pods in their host's network are left out: they have their node's address.
+ * - The epoch is the uid of the namespace kube-system, the cluster's only identity.
  */
 import type { RequestOptions } from 'node:https'
 import { type Cluster, KubeConfig, type User } from '@kubernetes/client-node'
@@ -20,12 +19,12 @@ import type { Owner } from '../core/owner.ts'
 import { type Answered, createGetJson, readAnswer } from './get-json.ts'
 import type { KubernetesSettings, Secrets } from './settings.ts'
 import {
-  type AskedSource,
   draftOf,
   type GivenEntry,
   type Listing,
   type LookUp,
   type Page,
+  type PulledSource,
   type Question,
   readPages,
 } from './source.ts'
@@ -88,7 +87,7 @@ const notFound = z.object({
 
 type Pod = z.infer<typeof pod>
 
-export class Kubernetes implements AskedSource {
+export class Kubernetes implements PulledSource {
   readonly #config: KubeConfig
   readonly #cluster: Cluster
   readonly #getJson: ReturnType<typeof createGetJson>

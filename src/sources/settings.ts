@@ -1,8 +1,6 @@
 /**
- * What the declaration of a source may contain; docs/sources.md has the settings of each kind. A declaration comes over the API and
- * is kept in the log, so secrets are not in it: they are in a file on the server (IPLEDGER_SOURCE_SECRETS) that is read when the
- * process starts. Each entry names the one origin that its secrets may be sent to, and a unix socket is asked only where an entry
- * names it.
+ * The settings in the declaration of a source; docs/sources.md lists them. A declaration comes over the API and is kept in the log,
+ * so secrets are not in it: they are in a file on the server (IPLEDGER_SOURCE_SECRETS) that is read when the process starts.
  */
 import { readFileSync } from 'node:fs'
 import { BlockList, isIP } from 'node:net'
@@ -104,7 +102,7 @@ export function readSettings<K extends SourceKind>(kind: K, settings: unknown): 
   return invalid(`settings.${field}`, why)
 }
 
-/** What is wrong with a declaration: its settings, or that it claims to see what its kind cannot; null: nothing. */
+/** What is wrong with a declaration: its settings, or a sight that its kind cannot have; null: nothing. */
 export function checkDeclaration({ kind, node, ownerKinds, settings }: SourceDeclaration): Refusal | null {
   const read = readSettings(kind, settings)
   if ('reason' in read) return read as Refusal
@@ -130,8 +128,8 @@ export function checkAllowed(
 }
 
 /**
- * What to add to the file on the server, if it does not name a source that is asked; null: it does. The server's operator decides
- * where it may connect, so a caller of some networks registers no other.
+ * What to add to the file on the server, if it does not name a source that is asked; null: it does. A caller of some networks
+ * registers no other: the server's operator decides where it may connect.
  */
 export function missingEntry(
   secrets: SourceSecrets,
@@ -169,7 +167,7 @@ const isIn = (list: BlockList, host: string): boolean =>
   isIP(host) !== 0 && list.check(host, isIP(host) === 6 ? 'ipv6' : 'ipv4')
 
 /**
- * IPv4 addresses that an IPv6 one stands for behind a NAT64: at the end of 64:ff9b::/96, and in 64:ff9b:1::/48 (RFC 8215)
+ * The IPv4 addresses that an IPv6 address leads to behind a NAT64: at the end of 64:ff9b::/96, and in 64:ff9b:1::/48 (RFC 8215)
  * wherever a prefix of 48 to 96 bits puts it (RFC 6052).
  */
 function translated(host: string): readonly string[] {

@@ -1,11 +1,10 @@
 /**
- * The answers of a source that is asked, of any kind. Leases are taken back on them, so every kind keeps these rules:
+ * The answers of a pulled source of any kind. Leases are taken back on them, so every kind keeps these rules:
  *
  * - A list is of one moment after it was begun, from the authority and not from a cache of it (mirendev#856).
  * - It is complete only if everything of its scope is in it. If anything could not be asked, paged to its end or read, it is
  *   partial, and a partial list only protects.
- * - A workload that is stopped, paused, restarting or in an unknown phase is alive. `terminal` is one that has ended for good and is
- *   listed all the same.
+ * - A workload that is stopped, paused, restarting or in an unknown phase is alive. `terminal` has ended, and is still listed.
  * - `gone` is the authority's own "no such thing" for this very workload. Every other answer (an error, a time-out, a
  *   missing attribute) is not `gone`.
  * - An epoch is one life of the authority: of Docker the engine, of Kubernetes the cluster, of http what it says. `gone` and
@@ -24,7 +23,7 @@ export type GivenEntry = Entry & {
 export type Listing = {
   readonly epoch: string
   readonly complete: boolean
-  /** Why it is not complete, for people; empty: it is. */
+  /** Why it is not complete; empty: it is. */
   readonly because: string
   readonly entries: readonly GivenEntry[]
 }
@@ -49,7 +48,7 @@ export type LookUp =
   | { readonly answer: 'terminal'; readonly since: number; readonly detail: string }
 
 /** `list` rejects when there is no answer at all. Both end with the signal. */
-export type AskedSource = {
+export type PulledSource = {
   list(signal: AbortSignal): Promise<Listing>
   lookUp(question: Question, signal: AbortSignal): Promise<LookUp>
 }
@@ -69,7 +68,7 @@ export function draftOf(
   const unread: string[] = []
   return {
     entries,
-    /** If it cannot be read, its addresses are in use all the same, and the list is partial. */
+    /** Keeps the addresses of an item that cannot be read; the list is then partial. */
     add(item: unknown): void {
       const { data, error } = description.safeParse(item)
       if (error !== undefined) {
@@ -94,7 +93,7 @@ export type Page = {
   readonly next: (() => Promise<Page>) | null
 }
 
-/** Reads a list to its end. `because`: why that failed; what was read before protects. @throws when the first page cannot be read */
+/** Reads a list to its end. `because`: why that failed; the pages before are kept. @throws when the first page cannot be read */
 export async function readPages(
   { entries, add }: Pick<ReturnType<typeof draftOf>, 'entries' | 'add'>,
   readFirst: () => Promise<Page>,
@@ -127,7 +126,7 @@ const LONGEST_SENTENCE = 500
 // biome-ignore lint/suspicious/noControlCharactersInRegex: those are what it replaces
 const CONTROL_CHARACTERS = /[\u0000-\u001f\u007f-\u009f]+/g
 
-/** A source's text, or an error's, for people: short, and text that PostgreSQL takes (it holds no NUL). */
+/** The text of a source or of an error as one short line that PostgreSQL takes (without NUL). */
 export function sentence(input: unknown): string {
   const cause = input instanceof Error && input.cause instanceof Error ? `: ${input.cause.message}` : ''
   const text = `${input instanceof Error ? input.message : input}${cause}`.trim()

@@ -11,8 +11,8 @@ import type { Reads } from '../../src/ledger/reads.ts'
 import { createReads } from '../../src/ledger/reads.ts'
 import { createPool } from '../../src/postgres/connect.ts'
 import { callersUrl, openService, type Service } from '../../src/serve.ts'
-import { AskedSources } from '../../src/sources/ask.ts'
 import { Intake } from '../../src/sources/intake.ts'
+import { PulledSources } from '../../src/sources/pulled-sources.ts'
 import { createLogger } from '../../src/telemetry.ts'
 import { TestClock } from './clock.ts'
 import { type TestDatabase, useTestDatabase } from './database.ts'
@@ -75,7 +75,7 @@ export async function serviceOn(
   const { ledger } = started
   const log = createLogger('silent')
   const pool = createPool({ url: database.serviceUrl, applicationName: 'test jobs', max: 4 })
-  const asked = new AskedSources({})
+  const asked = new PulledSources({})
   const intake = new Intake({ ledger, database: pool, log })
   const context: JobContext = {
     database: pool,
