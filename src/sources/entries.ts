@@ -82,18 +82,10 @@ function readEntry(given: GivenEntry, { network, node: ownNode }: Scope): Read {
     return { entry: null, why: isMalformed(refused) ? refused.malformed : 'is not an address' }
   }
   if (isSpecialPurpose(parsed)) return IGNORED
-  const address = formatAddress(parsed)
+  const entry: { -readonly [K in keyof Entry]: Entry[K] } = { address: formatAddress(parsed) }
   const why = whyUnreadable(given, ownNode)
-  if (why !== null) return { entry: entryOf(address, ownNode, ''), why }
-  const node = given.node || ownNode
-  const state = given.state && given.state !== 'live' ? given.state : ''
-  return { entry: entryOf(address, node, state, given), why: null }
-}
-
-/** An interface alone is no owner. */
-function entryOf(address: string, node: string, state: string, given?: GivenEntry): Entry {
-  const entry: { -readonly [K in keyof Entry]: Entry[K] } = { address }
-  if (given?.kind) {
+  // An interface alone is no owner.
+  if (why === null && given.kind) {
     const { kind, name = '', uid = '', incarnation, interface: on } = given
     entry.kind = kind
     entry.name = name || uid
@@ -101,9 +93,10 @@ function entryOf(address: string, node: string, state: string, given?: GivenEntr
     if (incarnation) entry.incarnation = incarnation
     if (on) entry.interface = on
   }
+  const node = (why === null && given.node) || ownNode
   if (node !== '') entry.node = node
-  if (state !== '') entry.state = state
-  return entry
+  if (why === null && given.state && given.state !== 'live') entry.state = given.state
+  return { entry, why }
 }
 
 /** By address; other owners of the same address by all that tells them apart: that long key costs time, and few need it. */
