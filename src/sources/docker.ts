@@ -120,7 +120,7 @@ function addressesOf({ NetworkSettings }: z.infer<typeof attached>, named: strin
 function describe({ Id, Names, State }: z.infer<typeof listed>, prefix: string): Omit<GivenEntry, 'address'> {
   // A name with a second slash is a link of another container to this one.
   const name = Names?.find((one) => /^\/[^/]+$/.test(one))?.slice(1)
-  // A listed container has not ended, whatever its state is called.
+  // A listed container has not ended, also in a state of this name.
   const state = State === TERMINAL ? '' : State
   return { ...(name !== undefined && { name: prefix + name }), uid: Id, state }
 }

@@ -99,7 +99,7 @@ function readEntry(given: GivenEntry, { network, node: ownNode }: Scope): Read {
   return { entry, why }
 }
 
-/** By address; other owners of the same address by all that tells them apart: that long key costs time, and few need it. */
+/** By address; a second owner of an address by all its identity: that long key costs time, and few need it. */
 type Entries = Map<string, Entry>
 
 /** Of two entries for one owner at one address the one that is alive; if both are, the same one in any order. */

@@ -66,7 +66,7 @@ export function openHttp(settings: HttpSettings, secrets: Secrets | undefined): 
         return { moment, items, next: next ? () => readPage(URL.parse(next, url)) : null }
       }
       const { moment: epoch, because } = await readPages(draft, () => readPage(first))
-      return draft.listing(epoch, because || (isComplete ? '' : 'it says so itself'))
+      return draft.listing(epoch, because || (isComplete ? '' : 'it declares so'))
     },
 
     async lookUp({ owner, epoch }, signal) {

@@ -1,7 +1,7 @@
 /**
  * The proof that a number of a log was answered to a source: a MAC over network, source and number. Its secret is a column of
- * `network_lock` that leaves the service in no answer. A number beyond the log may mean that the database is an older copy; without
- * the proof any agent could hold the whole network with an invented number.
+ * `network_lock` that is in no answer of the service. A number beyond the log may mean that the database is an older copy; without
+ * the proof any agent could hold the whole network by an invented number.
  */
 import { createHmac } from 'node:crypto'
 

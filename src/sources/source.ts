@@ -7,7 +7,7 @@
  * - A workload that is stopped, paused, restarting or in an unknown phase is alive. `terminal` has ended, and is still listed.
  * - `gone` is the authority's own "no such thing" for this very workload. Every other answer (an error, a time-out, a
  *   missing attribute) is not `gone`.
- * - An epoch is one life of the authority: of Docker the engine, of Kubernetes the cluster, of http what it says. `gone` and
+ * - An epoch is one life of the authority: of Docker the engine, of Kubernetes the cluster, of http what it answers. `gone` and
  *   `terminal` from another one than listed, behind the same address, are `unknown`.
  */
 import { z } from 'zod'
@@ -28,7 +28,7 @@ export type Listing = {
   readonly entries: readonly GivenEntry[]
 }
 
-/** Does this workload exist, whatever address it has? */
+/** Whether this workload exists, with this address or another. */
 export type Question = {
   readonly owner: Owner
   readonly address: string
@@ -40,7 +40,7 @@ export type Question = {
 
 export type LookUp =
   /**
-   * live: it exists, in whatever state. gone: the authority knows no such workload; of a source of a node: not here.
+   * live: it exists, in any state. gone: the authority knows no such workload; of a source of a node: not here.
    * unknown: answered, but not clearly. error: it could not be asked. All but gone mean alive.
    */
   | { readonly answer: 'live' | 'gone' | 'unknown' | 'error'; readonly detail: string }
