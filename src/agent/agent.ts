@@ -138,7 +138,7 @@ export class Agent {
         wait = TICK_MS
         woken.resolve()
       }
-      const unconfirmed = await this.#attempt('confirm', () => this.#confirm())
+      const unconfirmed = await this.#attempt('confirm', () => this.#confirmDue())
       const unreleased = await this.#attempt('release', () => deliver(null, this.#context))
       const isIdle = unconfirmed === 0 && unreleased === 0
       // A plugin that found no agent leaves its releases in the state directory, and does not wake this loop.
@@ -148,14 +148,14 @@ export class Agent {
   }
 
   /** Confirms leases that are configured. Answers how many are not yet. */
-  async #confirm(): Promise<number> {
+  async #confirmDue(): Promise<number> {
     const now = performance.now()
     const due = [...this.#unconfirmed].filter(([, { next }]) => next <= now)
     const interfaces = due.map(([, { call }]) => ({ netns: call.netns, interface: call.owner!.interface }))
     const configured = await namespaces.addressesOf(interfaces)
     for (const [at, [attachment, one]] of due.entries()) {
       const isConfigured = one.leases.every(({ address }) => configured[at]?.includes(address))
-      if (isConfigured) await this.#confirmAll(one)
+      if (isConfigured) await this.#confirm(one)
       one.next = now + one.wait
       one.wait *= 2
       const isOver = isConfigured || one.wait > CONFIRM_PATIENCE_MS
@@ -164,7 +164,7 @@ export class Agent {
     return this.#unconfirmed.size
   }
 
-  async #confirmAll({ call: { owner }, leases }: Unconfirmed): Promise<void> {
+  async #confirm({ call: { owner }, leases }: Unconfirmed): Promise<void> {
     for (const { leaseId } of leases)
       await this.#client.leases.confirm({ leaseId }).catch((error: unknown) => {
         if (isForLater(error)) throw error

@@ -64,21 +64,17 @@ async function add(call: Call, context: Context): Promise<Answer> {
   const { attachments, agent } = context
   const called = { ...calledOf(call), node: nodeOf(context) }
   await attachments.withdraw(called)
-  const leases =
-    agent?.spares.of(called.owner) ??
-    (await fresh(call, context).catch(async (error: unknown) => {
-      const taken = isAway(error) ? await agent?.spares.take(call) : null
-      if (taken) return taken
-      throw error
-    }))
+  let leases = agent?.spares.of(called.owner)
+  if (!leases)
+    try {
+      leases = await reserve(call, context)
+      await agent?.reserved(call, leases)
+    } catch (error) {
+      leases = isAway(error) ? await agent?.spares.take(call) : null
+      if (!leases) throw error
+    }
   attachments.added(called, leases)
   return addresses(call.config, leases)
-}
-
-async function fresh(call: Call, context: Context): Promise<readonly Lease[]> {
-  const leases = await reserve(call, context)
-  await context.agent?.reserved(call, leases)
-  return leases
 }
 
 /** Without an agent no Confirm follows, so the leases are ACTIVE at once. */
