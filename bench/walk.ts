@@ -11,7 +11,6 @@ import { createJudge } from '../src/jobs/judge.ts'
 import * as clocks from '../src/ledger/clock.ts'
 import { createPool } from '../src/postgres/connect.ts'
 import { callersUrl, openService } from '../src/serve.ts'
-import { createAskedSources } from '../src/sources/ask.ts'
 import { Intake } from '../src/sources/intake.ts'
 import { createLogger } from '../src/telemetry.ts'
 import { openScratch } from './scratch.ts'
@@ -53,7 +52,13 @@ const database = open.adopt(createPool({ url, applicationName: 'walk', max: 4 })
 const intake = new Intake({ ledger, database, log })
 const { signal } = new AbortController()
 const judge = createJudge({ stayMs: 0 })
-const runJudge = () => judge({ database, ledger, intake, asked: createAskedSources({}), log, signal })
+// The only source reports by itself.
+const asked = {
+  get(): never {
+    throw new Error('no source is asked')
+  },
+}
+const runJudge = () => judge({ database, ledger, intake, asked, log, signal })
 
 // biome-ignore lint/suspicious/noExplicitAny: JSON as it came
 async function call(method: string, message: object): Promise<any> {

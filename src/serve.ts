@@ -14,8 +14,8 @@ import { Reads } from './ledger/reads.ts'
 import { Observed } from './observed.ts'
 import { createPool } from './postgres/connect.ts'
 import { type Database, openDatabase } from './postgres/database.ts'
-import { createAskedSources } from './sources/ask.ts'
 import { Intake } from './sources/intake.ts'
+import { PulledSources } from './sources/pulled-sources.ts'
 import { readSourceSecrets } from './sources/settings.ts'
 import { addGauges, currentTraceId, type Logger, observeLedger } from './telemetry.ts'
 
@@ -161,7 +161,7 @@ async function openParts(
       jobs: connect('ipledger jobs', config.jobConnections, database.jobsUrl),
       database: connect('ipledger jobs', JOB_CONNECTIONS),
     }
-    const asked = createAskedSources(secrets)
+    const asked = new PulledSources(secrets)
     return open.adopt(await new Worker().start({ ...pools, ledger, intake, asked, log }), (one) => one.stop())
   }
   return { metrics, database, ledger, intake, secrets, connect, startJobs }

@@ -1,8 +1,9 @@
 /**
- * The agent of a node: answers the CNI plugin, confirms what it handed out when it is configured, releases what is gone, keeps
- * spare addresses for outages, and reports what is on the node as a source.
+ * The agent of a node. It answers the CNI plugin, confirms leases once their addresses are configured, releases those of removed
+ * containers, keeps spare addresses for outages, and reports as a source what is on the node.
  *
- * But for its spares it holds nothing that the ledger, the node's namespaces or its files do not have. It may be killed at any time.
+ * Except for the spares, all that it holds is also in the ledger, in the node's namespaces or in its files. It may be killed at any
+ * time.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import type { CallFailed } from '../client/call-failed.ts'
@@ -28,20 +29,20 @@ export type AgentOptions = SourceOptions & {
   readonly probe: boolean
 }
 
-/** Of a call that a container's start waits for; an outage is answered from the spares after it. */
+/** A container's start waits for the call; after this time it gets a spare address. */
 const PATIENCE_MS = 3_000
 /** While something waits to be confirmed or released. */
 const TICK_MS = 100
 const LONGEST_TICK_MS = 5_000
-/** As long as the report's interval is not known, or reports fail. */
+/** While the report's interval is not known, or reports fail. */
 const RETRY_MS = 5_000
-/** Then the next report confirms it, if it is configured. */
+/** After that the next report confirms the lease, if its address is configured. */
 const CONFIRM_PATIENCE_MS = 30_000
 
 type Unconfirmed = {
   readonly call: Call
   readonly leases: readonly Lease[]
-  /** When to look, and how long to wait after that. */
+  /** When to check again, and how long to wait after that. */
   next: number
   wait: number
 }
@@ -53,7 +54,7 @@ export class Agent {
   readonly #spares: Spares
   readonly #reporter: Reporter
   readonly #context: Context
-  /** By attachment, as the calls that run. */
+  /** Both by attachment. */
   readonly #unconfirmed = new Map<string, Unconfirmed>()
   readonly #calls = new Map<string, Promise<unknown>>()
   readonly #warned = new Map<string, string>()
@@ -66,12 +67,12 @@ export class Agent {
     const { network, node, bridge, state, spares: size, probe: isProbing } = options
     this.#spares = new Spares({
       ...{ ...options, client, size },
-      look: () => namespaces.lookAround(null),
+      scan: () => namespaces.scanNode(null),
       isAnsweredFor: async (address) => isProbing && (await isAnsweredFor(address, bridge)),
     })
     const attachments = new Attachments(state, (message) => log.warn({ network, node }, message))
-    const { lookAround } = namespaces
-    this.#reporter = new Reporter({ ...options, client, spares: this.#spares, attachments, lookAround })
+    const { scanNode } = namespaces
+    this.#reporter = new Reporter({ ...options, client, spares: this.#spares, attachments, scanNode })
     this.#context = {
       ...{ client, node, attachments, namespaces, patienceMs: PATIENCE_MS },
       agent: {
@@ -88,7 +89,7 @@ export class Agent {
     if (this.#options.probe) await checkProbe()
     await using _ = await listenForCalls(socket, state, (env, stdin) => this.#answer(env, stdin))
     onReady()
-    await Promise.all([this.#tend(signal), this.#watchNode(signal)])
+    await Promise.all([this.#confirmAndRelease(signal), this.#reportAndFill(signal)])
   }
 
   async #answer(env: Readonly<Record<string, string>>, stdin: string): Promise<Answer> {
@@ -96,13 +97,13 @@ export class Agent {
       const call = readCall(env, stdin)
       const { network } = this.#options
       const other = call.config.ipam.network
-      // What was added in another network before is checked, and goes back.
+      // Containers that were added in another network before are still checked and released.
       if (['ADD', 'STATUS'].includes(call.command) && other !== network)
         throw new CniError('configuration', `ipam.network: this agent is for ${network}, not ${other}`)
       if (call.owner === null) return await runCommand(call, this.#context)
       const attachment = attachmentKey(call.owner)
       if (call.command === 'DEL') this.#unconfirmed.delete(attachment)
-      return await this.#oneByOne(attachment, () => runCommand(call, this.#context))
+      return await this.#serially(attachment, () => runCommand(call, this.#context))
     } catch (error) {
       if (!(error instanceof CniError)) this.#log.error({ err: error }, 'a call of the plugin failed')
       return failure(versionOf(stdin), error)
@@ -112,66 +113,66 @@ export class Agent {
   }
 
   /** One call of an attachment at a time: the ADD of a plugin that was killed still runs here, and DEL waits for it. */
-  async #oneByOne<T>(attachment: string, work: () => Promise<T>): Promise<T> {
-    const mine = (this.#calls.get(attachment) ?? Promise.resolve()).then(work, work)
-    this.#calls.set(attachment, mine)
+  async #serially<T>(attachment: string, work: () => Promise<T>): Promise<T> {
+    const result = (this.#calls.get(attachment) ?? Promise.resolve()).then(work, work)
+    this.#calls.set(attachment, result)
     try {
-      return await mine
+      return await result
     } finally {
-      if (this.#calls.get(attachment) === mine) this.#calls.delete(attachment)
+      if (this.#calls.get(attachment) === result) this.#calls.delete(attachment)
     }
   }
 
   async #reserved(call: Call, leases: readonly Lease[]): Promise<void> {
     if (this.#options.probe) await probe(leases, this.#options.bridge, this.#client)
-    this.#reporter.handed(leases)
+    this.#reporter.reserved(leases)
     const next = performance.now() + TICK_MS
     this.#unconfirmed.set(attachmentKey(call.owner!), { call, leases, next, wait: TICK_MS })
     this.#wake()
   }
 
-  async #tend(signal: AbortSignal): Promise<void> {
+  async #confirmAndRelease(signal: AbortSignal): Promise<void> {
     for (let wait = TICK_MS; !signal.aborted; wait = Math.min(wait * 2, LONGEST_TICK_MS)) {
       const woken = Promise.withResolvers<void>()
       this.#wake = () => {
         wait = TICK_MS
         woken.resolve()
       }
-      const unconfirmed = await this.#attempt('confirm', () => this.#confirm())
+      const unconfirmed = await this.#attempt('confirm', () => this.#confirmDue())
       const unreleased = await this.#attempt('release', () => deliver(null, this.#context))
       const isIdle = unconfirmed === 0 && unreleased === 0
-      // A plugin that found no agent leaves its releases in the state directory, and wakes nobody.
+      // A plugin that found no agent leaves its releases in the state directory, and does not wake this loop.
       await Promise.race([pause(isIdle ? LONGEST_TICK_MS : wait, signal), woken.promise])
       await pause(TICK_MS, signal)
     }
   }
 
-  /** Confirms what is configured. Answers how many wait. */
-  async #confirm(): Promise<number> {
+  /** Confirms leases that are configured. Answers how many are not yet. */
+  async #confirmDue(): Promise<number> {
     const now = performance.now()
     const due = [...this.#unconfirmed].filter(([, { next }]) => next <= now)
-    const places = due.map(([, { call }]) => ({ netns: call.netns, interface: call.owner!.interface }))
-    const configured = await namespaces.addressesOf(places)
+    const interfaces = due.map(([, { call }]) => ({ netns: call.netns, interface: call.owner!.interface }))
+    const configured = await namespaces.addressesOf(interfaces)
     for (const [at, [attachment, one]] of due.entries()) {
-      const isThere = one.leases.every(({ address }) => configured[at]?.includes(address))
-      if (isThere) await this.#confirmAll(one)
+      const isConfigured = one.leases.every(({ address }) => configured[at]?.includes(address))
+      if (isConfigured) await this.#confirm(one)
       one.next = now + one.wait
       one.wait *= 2
-      const isOver = isThere || one.wait > CONFIRM_PATIENCE_MS
+      const isOver = isConfigured || one.wait > CONFIRM_PATIENCE_MS
       if (isOver && this.#unconfirmed.get(attachment) === one) this.#unconfirmed.delete(attachment)
     }
     return this.#unconfirmed.size
   }
 
-  async #confirmAll({ call: { owner }, leases }: Unconfirmed): Promise<void> {
+  async #confirm({ call: { owner }, leases }: Unconfirmed): Promise<void> {
     for (const { leaseId } of leases)
       await this.#client.leases.confirm({ leaseId }).catch((error: unknown) => {
         if (isForLater(error)) throw error
-        this.#log.error({ owner, err: error }, 'its address is configured, and cannot be confirmed')
+        this.#log.error({ owner, err: error }, 'the address is configured, and its lease cannot be confirmed')
       })
   }
 
-  async #watchNode(signal: AbortSignal): Promise<void> {
+  async #reportAndFill(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       const intervalMs = await this.#attempt('report', () => this.#reporter.report())
       if (intervalMs !== undefined)
@@ -180,7 +181,7 @@ export class Agent {
     }
   }
 
-  /** Each new trouble is logged once. */
+  /** Each new error is logged once. */
   async #attempt<T>(what: string, work: () => Promise<T>): Promise<T | undefined> {
     const { network, node, source } = this.#options
     try {

@@ -1,6 +1,6 @@
 /**
- * Whether somebody on the link answers for an address: by ARP as RFC 5227 has it (`arping -D`: the sender's address is zero, so
- * nobody's cache is changed), by neighbour solicitation for IPv6 (`ndisc6`).
+ * Whether a host on the link answers for an address: by ARP as RFC 5227 has it (`arping -D`: the sender's address is zero, so no
+ * cache is changed), by neighbour solicitation for IPv6 (`ndisc6`).
  */
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
@@ -25,7 +25,7 @@ export async function checkProbe(): Promise<void> {
   }
 }
 
-/** Asks the link for each. One that is answered for ends at once, and its address is quarantined for nobody. @throws CniError inUse */
+/** A lease whose address another host answers for ends at once, and the address is quarantined. @throws CniError inUse */
 export async function probe(leases: readonly Lease[], bridge: string, client: IpledgerClient): Promise<void> {
   for (const { address, leaseId } of leases) {
     if (!(await isAnsweredFor(address, bridge))) continue

@@ -1,6 +1,6 @@
 /**
- * The agent as a source: it lists every address that is in use on its node, under the owner that it belongs to as far as anybody
- * can say, and answers look-ups by looking. In doubt an owner is alive.
+ * The agent as a source: it lists every address that is in use on its node, with its owner where that is known, and answers look-ups
+ * from a scan of the node. In doubt an owner is alive.
  */
 import { randomUUID } from 'node:crypto'
 import type { MessageInitShape } from '@bufbuild/protobuf'
@@ -11,7 +11,7 @@ import type { Attachments } from '../cni/attachments.ts'
 import { attachmentsIn } from '../cni/cache.ts'
 import type { CniOwner } from '../cni/call.ts'
 import { isAway } from '../cni/commands.ts'
-import { containerOf, type Look, type lookAround, namespaceAt } from '../cni/namespaces.ts'
+import { containerOf, namespaceAt, type Scan, type scanNode } from '../cni/namespaces.ts'
 import { attachmentKey, RESERVE_KIND } from '../core/owner.ts'
 import {
   type BeginSnapshotResponse,
@@ -32,17 +32,17 @@ export type SourceOptions = {
   readonly source: string
   readonly bridge: string
   readonly state: string
-  /** Of the container runtime's library: whose a namespace is. */
+  /** The cache of the container runtime's library, which knows the owner of a namespace. */
   readonly cniCache: string
 }
 type Options = SourceOptions & {
   readonly client: IpledgerClient
-  readonly lookAround: typeof lookAround
+  readonly scanNode: typeof scanNode
   readonly spares: Spares
   readonly attachments: Attachments
 }
 
-/** Reasons of the service. */
+/** Reasons of the service why it took nothing of a report. */
 const NOTHING_TAKEN = ['BEYOND_HEAD', 'UNPROVEN_HEAD', 'CLOSED_EPOCH', 'OTHER_ERA', 'OUT_OF_SEQUENCE']
 /** Of a Reserve's `liveAddresses`. */
 const MOST_LIVE = 4_096
@@ -53,23 +53,23 @@ export class Reporter {
   /** Of this process: its reports are numbered anew. */
   readonly #epoch = randomUUID()
   #last = { key: '', digest: '' }
-  /** At the last look, and at the one before. */
-  #strangers: readonly ReadonlySet<string>[] = [new Set(), new Set()]
-  /** Since the last list of leases, which may lack them. */
-  #handed = new Map<string, Lease['owner']>()
+  /** Addresses without a lease, at the last scan and at the one before. */
+  #unknown: readonly ReadonlySet<string>[] = [new Set(), new Set()]
+  /** Reserved since the last list of leases, which may lack them. */
+  #reserved = new Map<string, Lease['owner']>()
 
   constructor(options: Options) {
     this.#options = options
     this.#lastNumber = new LastNumber(options.state, options.network, options.source)
   }
 
-  /** In use here, and no lease of this node: twice. As many as Reserve takes. */
+  /** Addresses that two scans found in use here without a lease of this node. As many as Reserve takes. */
   get foreign(): string[] {
-    return [...this.#strangers[0]!.intersection(this.#strangers[1]!)].slice(0, MOST_LIVE)
+    return [...this.#unknown[0]!.intersection(this.#unknown[1]!)].slice(0, MOST_LIVE)
   }
 
-  handed(leases: readonly Lease[]): void {
-    for (const { address, owner } of leases) this.#handed.set(address, owner)
+  reserved(leases: readonly Lease[]): void {
+    for (const { address, owner } of leases) this.#reserved.set(address, owner)
   }
 
   /** Answers the milliseconds until the next. @throws CallFailed; Error if nothing of it was taken */
@@ -81,44 +81,46 @@ export class Reporter {
       throw error
     }
     const begin = client.liveness.beginSnapshot({ network, source }).catch(refused)
-    // What is foreign is found out even if no report can be begun.
+    // Foreign addresses are found even if no report can be begun.
     await begin.catch(() => {})
-    const [look, holders] = await this.#survey()
+    const [scan, holders] = await this.#survey()
     const begun = await begin
-    const asked = await this.#send(begun, look, this.#named(look, holders)).catch(refused)
+    const verifications = await this.#send(begun, scan, this.#entries(scan, holders)).catch(refused)
     const intervalMs = durationMs(begun.interval!)
     spares.reported(stops, intervalMs)
-    if (asked.length > 0) await this.#answer(asked, look)
+    if (verifications.length > 0) await this.#answer(verifications, scan)
     return intervalMs
   }
 
   /**
-   * Leases before the look, so that what is released between the two is not foreign; nor is what was reserved between them, by this
-   * agent or by a plugin without one: that is a lease the next time. @throws CallFailed
+   * Lists leases before it scans: an address that is released between the two is not foreign. Nor is one that is reserved between
+   * them, by this agent or by a plugin without one: the next list has its lease. @throws CallFailed
    */
-  async #survey(): Promise<readonly [Look, Holders]> {
-    const { client, network, node, bridge, spares, attachments, lookAround } = this.#options
-    this.#handed = new Map()
+  async #survey(): Promise<readonly [Scan, Holders]> {
+    const { client, network, node, bridge, spares, attachments, scanNode } = this.#options
+    this.#reserved = new Map()
     const leases = await Array.fromAsync(allLeases(client, { network, node }))
-    const written = attachments.inUse(network)
-    // Who got a spare address says what ADD wrote down.
-    const takers = new Map(
-      written.flatMap((file) => file.leases.map(({ owner }) => [attachmentKey(owner), file.owner] as const)),
-    )
-    const look = await lookAround(bridge)
+    // The file of an attachment that got a spare address names the spare's owner.
+    const takers = new Map<string, CniOwner>()
+    for (const { leases, owner: taker } of attachments.files('inUse', network))
+      for (const { owner } of leases) takers.set(attachmentKey(owner), taker)
+    const scan = await scanNode(bridge)
     const holderOf = ({ owner }: Lease) => takers.get(attachmentKey(owner!)) ?? owner
-    const holders = new Map([...leases.map((one) => [one.address, holderOf(one)] as const), ...this.#handed])
-    spares.compare(leases, look)
-    const unknown = look.seen.filter(({ address, isConnected }) => isConnected && !holders.has(address))
-    this.#strangers = [new Set(unknown.map(({ address }) => address)), this.#strangers[0]!]
-    return [look, holders]
+    const holders = new Map([
+      ...leases.map((one) => [one.address, holderOf(one)] as const),
+      ...this.#reserved,
+    ])
+    spares.compare(leases, scan)
+    const unknown = scan.seen.filter(({ address, isConnected }) => isConnected && !holders.has(address))
+    this.#unknown = [new Set(unknown.map(({ address }) => address)), this.#unknown[0]!]
+    return [scan, holders]
   }
 
-  /** Answers who is to be looked up. */
-  async #send(begun: BeginSnapshotResponse, { complete }: Look, entries: Entry[]) {
+  /** Answers which look-ups the service asks for. */
+  async #send(begun: BeginSnapshotResponse, { complete }: Scan, entries: Entry[]) {
     const { client, network, source } = this.#options
     const { sequence, begunAt } = begun
-    const { head, proof } = this.#lastNumber.heard(begun)
+    const { head, proof } = this.#lastNumber.latest(begun)
     const key = JSON.stringify(entries)
     const report = { network, source, epoch: this.#epoch, sequence, head, proof, begunAt: begunAt!, complete }
     const unchanged = complete && this.#last.key === key ? this.#last.digest : ''
@@ -126,7 +128,7 @@ export class Reporter {
     let answer = await reportSnapshot({ ...report, ...(unchanged === '' ? { entries } : { unchanged }) })
     if (answer.resend) answer = await reportSnapshot({ ...report, entries })
     const because = answer.because.find((one) => NOTHING_TAKEN.includes(one))
-    // It knows now that it was set back, or is another service.
+    // The service knows now that it was set back, or it is another one.
     if (because?.endsWith('_HEAD')) this.#lastNumber.forget()
     if (because !== undefined)
       throw new Error(`nothing of the report, at number ${head}, was taken: ${because}`)
@@ -134,22 +136,22 @@ export class Reporter {
     return answer.verifications
   }
 
-  async #answer(asked: readonly Verification[], look: Look): Promise<void> {
+  async #answer(verifications: readonly Verification[], scan: Scan): Promise<void> {
     const { client, network, source } = this.#options
-    const running = [...look.namespaces.values()].flatMap(({ pid }) => (pid && containerOf(pid)) || [])
-    const owners = new Set([...this.#ownersOf(look).values(), ...running].map(identityOf))
-    const verdicts = asked.map((one) => this.#verdictOn(one, look, owners))
+    const running = [...scan.namespaces.values()].flatMap(({ pid }) => (pid && containerOf(pid)) || [])
+    const owners = new Set([...this.#ownersOf(scan).values(), ...running].map(identityOf))
+    const verdicts = verifications.map((one) => this.#verdictOn(one, scan, owners))
     await client.liveness.reportVerdicts({ network, source, epoch: this.#epoch, verdicts })
   }
 
-  /** Of what is not connected to the bridge only what this node has leased: the rest is of other networks. */
-  #named(look: Look, holders: Holders): Entry[] {
+  /** An address that is not connected to the bridge is listed only if this node leases it: others are of other networks. */
+  #entries(scan: Scan, holders: Holders): Entry[] {
     const { node, bridge, spares } = this.#options
-    const seen = look.seen.filter(({ address, isConnected }) => isConnected || holders.has(address))
-    const cached = this.#ownersOf(look)
+    const seen = scan.seen.filter(({ address, isConnected }) => isConnected || holders.has(address))
+    const cached = this.#ownersOf(scan)
     const times = Map.groupBy(seen, ({ address }) => address)
     const entries = seen.map(({ address, interface: on, namespace }): Entry => {
-      const inside = look.namespaces.get(namespace)
+      const inside = scan.namespaces.get(namespace)
       if (inside === undefined) return { address, kind: 'infrastructure', name: `${node}/${bridge}` }
       const holder = times.get(address)!.length === 1 ? holders.get(address) : undefined
       const owner =
@@ -165,25 +167,25 @@ export class Reporter {
     return [...spares.listed(), ...entries]
   }
 
-  /** Whose a namespace and interface is, as the container runtime's library wrote it down when it called us. */
-  #ownersOf({ namespaces }: Look): ReadonlyMap<string, CniOwner> {
+  /** The owner of each namespace and interface, from the container runtime's cache. */
+  #ownersOf({ namespaces }: Scan): ReadonlyMap<string, CniOwner> {
     const all = attachmentsIn(this.#options.cniCache)
     const placed = all.map(({ owner, netns }) => ({ owner, namespace: namespaceAt(netns) }))
     const here = placed.filter(({ namespace }) => namespaces.has(namespace!))
     return new Map(here.map(({ owner, namespace }) => [`${namespace} ${owner.interface}`, owner]))
   }
 
-  /** Gone is what no namespace of this node has, neither by its address nor by its name. */
-  #verdictOn({ id, owner, address }: Verification, look: Look, owners: ReadonlySet<string>) {
+  /** A workload is gone if no namespace of this node has its address or belongs to it. */
+  #verdictOn({ id, owner, address }: Verification, scan: Scan, owners: ReadonlySet<string>) {
     const { node, spares } = this.#options
     const verdict = (answer: LookUpAnswer, detail: string) => ({ id, answer, detail })
     if (owner!.kind === RESERVE_KIND && spares.isAlive(owner!.uid))
       return verdict(LookUpAnswer.LIVE, 'a spare address of this agent')
-    if (look.seen.some((one) => one.address === address))
+    if (scan.seen.some((one) => one.address === address))
       return verdict(LookUpAnswer.LIVE, `${address} is configured on this node`)
     if (owners.has(identityOf(owner!)))
       return verdict(LookUpAnswer.LIVE, 'its namespace is there, without the address')
-    if (!look.complete) return verdict(LookUpAnswer.ERROR, 'not every namespace could be read')
+    if (!scan.complete) return verdict(LookUpAnswer.ERROR, 'not every namespace could be read')
     return verdict(LookUpAnswer.GONE, `no namespace of ${node} has it`)
   }
 }

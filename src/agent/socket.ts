@@ -18,8 +18,8 @@ export async function listenForCalls(
   state: string,
   answer: Answerer,
 ): Promise<AsyncDisposable> {
-  await haveAlone('--state', state, '.')
-  await haveAlone('--socket', dirname(path), basename(path))
+  await lock('--state', state, '.')
+  await lock('--socket', dirname(path), basename(path))
   rmSync(path, { force: true })
   const server = createServer({ allowHalfOpen: true }, (socket) => void serve(socket, answer))
   await new Promise<void>((resolve, reject) => server.once('error', reject).listen(path, resolve))
@@ -28,7 +28,7 @@ export async function listenForCalls(
 }
 
 /** Until this process ends. */
-async function haveAlone(option: string, directory: string, name: string): Promise<void> {
+async function lock(option: string, directory: string, name: string): Promise<void> {
   mkdirSync(directory, { recursive: true, mode: 0o700 })
   if ((await tryLock(directory, name)) !== null) return
   const remedy = 'give this one a --socket, a --state and a --source of its own'
@@ -36,7 +36,7 @@ async function haveAlone(option: string, directory: string, name: string): Promi
 }
 
 async function serve(socket: Socket, answer: Answerer): Promise<void> {
-  // A plugin that was killed waits for nothing.
+  // A plugin that was killed needs no answer.
   socket.on('error', () => {})
   let text = ''
   socket.setEncoding('utf8')

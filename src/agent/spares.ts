@@ -1,13 +1,13 @@
 /**
- * Spare addresses: leased while the service answers, for ADDs while it is away. They are in the memory of this process and nowhere
- * else, so that no file, copy or second agent can hand one out again. Each is leased under a holder of its own, which is never asked
- * for twice. What a process held that ended, or did not hear the answer of, is nobody's: it ends by proof.
+ * Spare addresses: leased while the service answers, for ADDs while it is away. They are only in the memory of this process, so no
+ * file, copy or second agent can hand one out again. Each is leased under a holder of its own, whose name is never used twice. The
+ * spares of an earlier process, or of a Reserve whose answer was lost, are given to no container: they end by proof.
  */
 import { randomUUID } from 'node:crypto'
 import type { IpledgerClient } from '../client/client.ts'
 import type { Call, CniOwner } from '../cni/call.ts'
 import { CniError } from '../cni/cni-error.ts'
-import type { Look } from '../cni/namespaces.ts'
+import type { Scan } from '../cni/namespaces.ts'
 import { RESERVE_KIND, sameAttachment } from '../core/owner.ts'
 import { type Lease, LeaseState, type Owner } from '../gen/ipledger/v1/types_pb.ts'
 
@@ -16,31 +16,31 @@ type Spare = {
   readonly holder: string
   /** One of each pool. */
   readonly leases: readonly Lease[]
-  /** Who is getting it, or got it. */
+  /** The attachment that is getting it, or got it. */
   taker: CniOwner | null
-  /** When, by the first clock; null: nobody has it yet. */
+  /** When it was given, by the first clock; null: it is free. */
   givenAt: number | null
 }
 
-type Used = Pick<Look, 'complete' | 'all'>
+type Used = Pick<Scan, 'complete' | 'all'>
 
 type Options = {
   readonly client: IpledgerClient
   readonly network: string
   readonly node: string
   readonly source: string
-  /** How many are free while the service is there; with those of earlier processes at most twice as many are held. */
+  /** How many are kept free while the service answers; with those of earlier processes at most twice as many are held. */
   readonly size: number
-  /** Of which pools: one address of each. None: of the network's default pools. */
+  /** One address of each pool. None: of the network's default pools. */
   readonly pools: readonly string[]
-  readonly look: () => Promise<Used>
+  readonly scan: () => Promise<Used>
   /** Whether another host on the link answers for it. */
   readonly isAnsweredFor: (address: string) => Promise<boolean>
-  /** Milliseconds: one that stands still with this process, one that does not with its machine. */
+  /** Milliseconds: the first stops with the machine, the second does not. */
   readonly clocks?: () => readonly number[]
 }
 
-/** A container may need as long to configure what it got: until then it counts as alive. */
+/** Within this time a container has configured its address: until then it counts as alive. */
 const CONFIGURED_WITHIN_MS = 300_000
 /** A shorter one may be a busy machine. */
 const SHORTEST_STOP_MS = 10_000
@@ -50,10 +50,10 @@ const UNREPORTED = 'the agent has not reported since it started or stood still: 
 export class Spares {
   readonly #options: Options
   readonly #spares = new Set<Spare>()
-  /** What the ledger holds for this source and nobody may be given: of earlier processes, or given. */
+  /** Spares that the ledger holds for this source and that are not free: of earlier processes, or given. */
   #strays = 0
-  #nextLook: Promise<Used> | null = null
-  #lastLook: Promise<unknown> = Promise.resolve()
+  #nextScan: Promise<Used> | null = null
+  #lastScan: Promise<unknown> = Promise.resolve()
   #clocks: readonly number[]
   #stops = 0
   #reportedAt: number | null = null
@@ -78,8 +78,8 @@ export class Spares {
   }
 
   /**
-   * A report was taken that was begun at this many stops: from then on it is known what this process holds. Null: it was refused, as
-   * of a source that is retired: the ledger may have taken that back.
+   * A report that was begun at this many stops was taken: from then on this process knows what it holds. Null: it was refused, as of
+   * a retired source: the ledger may have ended the spares.
    */
   reported(stops: number | null, intervalMs = 0): void {
     this.#reportedAt = stops
@@ -93,7 +93,7 @@ export class Spares {
       : 0
   }
 
-  /** What the attachment got from this process; null: nothing. */
+  /** The spare that the attachment got from this process; null: none. */
   of(owner: CniOwner): readonly Lease[] | null {
     return this.#all('given').find(({ taker }) => sameAttachment(taker!, owner))?.leases ?? null
   }
@@ -103,7 +103,7 @@ export class Spares {
     let spare = this.#pick(call)
     if (spare === null) return null
     try {
-      const { complete, all } = await this.#look()
+      const { complete, all } = await this.#scan()
       if (!complete)
         throw new CniError('tryAgain', 'not every namespace can be read: no spare address is handed out')
       for (; spare !== null; spare = this.#pick(call)) {
@@ -124,7 +124,7 @@ export class Spares {
     }
   }
 
-  /** Requested addresses are none of its; pools that are named must be those of its leases. */
+  /** No spare fits a requested address; named pools must be those of its leases. */
   #pick({ owner, claims }: Call): Spare | null {
     const fits = ({ taker, leases }: Spare) =>
       taker === null &&
@@ -136,14 +136,14 @@ export class Spares {
     return spare
   }
 
-  /** A look that begins after this call; who waits for it when it begins shares it. */
-  #look(): Promise<Used> {
-    this.#nextLook ??= this.#lastLook.then(() => {
-      this.#nextLook = null
-      return this.#options.look()
+  /** A scan that begins after this call; all callers that wait when it begins share it. */
+  #scan(): Promise<Used> {
+    this.#nextScan ??= this.#lastScan.then(() => {
+      this.#nextScan = null
+      return this.#options.scan()
     })
-    this.#lastLook = this.#nextLook.catch(() => {})
-    return this.#nextLook
+    this.#lastScan = this.#nextScan.catch(() => {})
+    return this.#nextScan
   }
 
   /** The attachment is gone, and its leases are released. */
@@ -152,7 +152,7 @@ export class Spares {
     for (const spare of this.#all('given')) if (isIts(spare)) this.#spares.delete(spare)
   }
 
-  /** The leases of this node and what a look finds: free ones that have ended or are in use are given to nobody. */
+  /** Compares with the leases of this node and a scan: free ones that have ended or are in use are dropped. */
   compare(leases: readonly Lease[], { complete, all: used }: Used): void {
     const { source } = this.#options
     const held = leases.filter(({ state }) => state !== LeaseState.QUARANTINED)
@@ -162,7 +162,7 @@ export class Spares {
       const isSeen = spare.leases.some(({ address }) => used.has(address))
       const isOver = spare.givenAt === null ? !isHeld || isSeen : !isHeld && !isSeen && complete
       if (isOver) this.#spares.delete(spare)
-      // From now on looks say whether it is alive.
+      // From now on scans show whether it is alive.
       else if (isSeen) spare.givenAt = -Infinity
     }
     const kept = new Set(this.#all('kept').map(({ holder }) => holder))
@@ -171,7 +171,7 @@ export class Spares {
     this.#strays = new Set(held.flatMap(({ owner }) => (isStray(owner!) ? [owner!.name] : []))).size
   }
 
-  /** While the service is there. `liveAddresses` are used on this node, and not leased. @throws CallFailed */
+  /** `liveAddresses`: in use on this node, and not leased. @throws CallFailed */
   async fill(liveAddresses: string[]): Promise<void> {
     const { client, network, node, source, size, pools } = this.#options
     const claims = pools.map((pool) => ({ pool }))
@@ -188,7 +188,7 @@ export class Spares {
     return [...this.#spares].filter(({ givenAt }) => (givenAt === null) === (how === 'kept'))
   }
 
-  /** To be listed, so that they are protected: those that nobody got. */
+  /** The free ones as entries of a report: they are listed so that they are protected. */
   listed() {
     return this.#all('kept').flatMap(({ leases, holder }) =>
       leases.map(({ address }) => ({ address, ...ownerOf(holder, this.#options.node), uid: holder })),

@@ -6,7 +6,7 @@ import type { Lease } from '../gen/ipledger/v1/types_pb.ts'
 import type { Config } from './call.ts'
 import { CniError, CODES, VERSIONS } from './cni-error.ts'
 
-/** Of a call that was answered: what goes to stdout, and what is worth a line on stderr. */
+/** The answer to a call: what goes to stdout, and perhaps a line for stderr. */
 export type Answer = { readonly exitCode: 0 | 1; readonly stdout: string; readonly note?: string }
 
 export function failure(version: string, error: unknown): Answer {
@@ -16,7 +16,7 @@ export function failure(version: string, error: unknown): Answer {
   return { exitCode: 1, stdout: JSON.stringify({ cniVersion, code, msg: message }) }
 }
 
-/** The answer of ADD. Before 1.0.0 each address says its family. */
+/** The answer of ADD. Before 1.0.0 each address has its family. */
 export function addresses({ cniVersion, ipam }: Config, leases: readonly Lease[]): Answer {
   const ips = leases.map(({ address, subnet, gateway }) => ({
     ...(cniVersion.startsWith('0.') && { version: address.includes(':') ? '6' : '4' }),

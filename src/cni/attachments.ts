@@ -1,11 +1,10 @@
 /**
- * What ADD answered, and which releases are not delivered yet: one file an attachment, below the state directory. It is removed
- * since DEL was called, while the service is away or the address is still configured. One that cannot be delivered, or read, is set
- * aside: it is tried again at the time of its last change, which is an hour ahead. A file is written whole and then renamed, so
- * that neither a crash of the plugin nor of the agent loses one. Files are not synced: after a loss of power there are no
- * containers, and sources prove that.
+ * What ADD answered, and which releases are not delivered yet: one file an attachment, below the state directory. DEL marks the file
+ * as removed; it stays while the service is away or the address is still configured. A file that cannot be delivered, or read, is
+ * set aside: its time of last change is then an hour ahead, and it is tried again at that time. A file is written whole and then
+ * renamed, so no crash loses one. Files are not synced: after a loss of power there are no containers, and sources prove that.
  *
- * Whoever delivers, or takes an attachment back into use, holds a lock, so that a release never overtakes the ADD after it.
+ * A lock is held while releases are delivered, or an attachment is taken back into use: a release never overtakes the ADD after it.
  */
 import { hash, randomUUID } from 'node:crypto'
 import {
@@ -65,7 +64,7 @@ export class Attachments {
     this.#put({ ...called, leases: [...other, ...now], isRemoved: false })
   }
 
-  /** From here on the addresses go back, whatever happens to us. */
+  /** From here on the addresses go back, even if this process ends. */
   removed(called: Called): void {
     const { leases = [], node = '', netns = '' } = this.of(called) ?? {}
     const known = { node: node || called.node, netns: called.netns || netns }
@@ -85,14 +84,11 @@ export class Attachments {
     return this.#read(this.#path(key))
   }
 
-  /** Those of one network in use. */
-  inUse(network: string): readonly AttachmentFile[] {
-    return this.#due(false, network)
-  }
-
-  /** Those to deliver now. Null: of all networks. */
-  pending(network: string | null): readonly AttachmentFile[] {
-    return this.#due(true, network)
+  /** Those in use, or those to deliver now. Null: of all networks. */
+  files(which: 'inUse' | 'removed', network: string | null): readonly AttachmentFile[] {
+    const files = this.#paths(false).flatMap((path) => this.#read(path) ?? [])
+    const isRemoved = which === 'removed'
+    return files.filter((file) => file.isRemoved === isRemoved && file.network === (network ?? file.network))
   }
 
   delivered(key: Key): void {
@@ -132,11 +128,6 @@ export class Attachments {
     return paths.filter((path) => (ahead(path) > 0 && ahead(path) <= ASIDE_MS) === isAside)
   }
 
-  #due(isRemoved: boolean, network: string | null): readonly AttachmentFile[] {
-    const files = this.#paths(false).flatMap((path) => this.#read(path) ?? [])
-    return files.filter((file) => file.isRemoved === isRemoved && file.network === (network ?? file.network))
-  }
-
   #read(path: string): AttachmentFile | null {
     try {
       // To read a FIFO would be to wait for its writer.
@@ -151,7 +142,7 @@ export class Attachments {
   #put(file: AttachmentFile): void {
     const draft = join(this.#dir, randomUUID())
     writeFileSync(draft, JSON.stringify(file))
-    // Due, wherever the clock is set to.
+    // Due, also after the clock was set back.
     utimesSync(draft, 0, 0)
     renameSync(draft, this.#path(file))
   }

@@ -1,4 +1,4 @@
-/** The cache of libcni, which container runtimes call plugins with: who was attached, and where. */
+/** The cache of libcni, which container runtimes call plugins with: the attachments of this node and their namespaces. */
 import { type Dirent, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { ownerOf } from './call.ts'
@@ -11,7 +11,7 @@ type Entry = {
   readonly result?: { readonly interfaces?: readonly { readonly name: string; readonly sandbox?: string }[] }
 }
 
-/** One that can't be read, or is being written, says nothing. `netns` is a path; empty: the result does not say. */
+/** A file that can't be read, or is being written, is left out. `netns` is a path; empty: the result has none. */
 export function attachmentsIn(cniCache: string) {
   const dir = join(cniCache, 'results')
   let files: readonly Dirent[]

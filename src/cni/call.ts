@@ -37,7 +37,7 @@ const shape = z.object({
   'cni.dev/valid-attachments': z.array(z.object({ containerID: text, ifname: text })).optional(),
 })
 export type Config = z.infer<typeof shape>
-/** Only ADD refuses what it does not know: what was added before an upgrade must end after it. */
+/** Only ADD refuses unknown fields: containers that were added before an upgrade must be removed after it. */
 const strict = shape.extend({ ipam: shape.shape.ipam.unwrap().strict().prefault({ type: 'ipledger-cni' }) })
 
 /**
@@ -65,7 +65,7 @@ const NEEDED: Readonly<Record<Command, readonly string[]>> = {
   STATUS: [],
 }
 
-/** The version that is asked for, as far as it can be read, so that an error can be given in it. */
+/** The version that an error is answered in, also where the configuration cannot be read. */
 export function versionOf(stdin: string): string {
   return /"cniVersion"\s*:\s*"([0-9.]+)"/.exec(stdin)?.[1] ?? '1.0.0'
 }
@@ -126,16 +126,19 @@ export function ownerOf(env: Environment, args: ReadonlyMap<string, string>): Cn
   return { kind: 'pod', name, uid, incarnation: container, interface: on }
 }
 
-/** Requested addresses are all that the interface gets; else one of each pool; else of the network's default pools. */
-function claimsOf({ ipam, runtimeConfig, args }: Config, said: ReadonlyMap<string, string>): Call['claims'] {
+/** The requested addresses and no others; without any one of each pool; without pools those of the network's default pools. */
+function claimsOf(
+  { ipam, runtimeConfig, args }: Config,
+  cniArgs: ReadonlyMap<string, string>,
+): Call['claims'] {
   const requested = [
-    ...(said.get('IP')?.split(',') ?? []),
+    ...(cniArgs.get('IP')?.split(',') ?? []),
     ...(runtimeConfig?.ips ?? []),
     ...(args?.cni?.ips ?? []),
   ].map((one) => one.split('/')[0]!.trim())
   for (const address of requested)
     if (isIP(address) === 0)
-      throw new CniError('configuration', `the requested address "${address}" is none: IP, ips`)
+      throw new CniError('configuration', `IP, ips: the requested "${address}" is not an address`)
   if (requested.length > 0) return [...new Set(requested)].map((address) => ({ address }))
   return (ipam.pools ?? []).map((pools) => ({ pools: typeof pools === 'string' ? [pools] : pools }))
 }

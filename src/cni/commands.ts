@@ -1,7 +1,6 @@
 /**
- * The plugin's commands, whoever runs them: the node's agent, or the plugin itself where there is no agent. The ledger
- * knows who holds what; this node's namespaces say what is configured. An address goes back only when it is configured no
- * longer.
+ * The plugin's commands, run by the node's agent, or by the plugin itself where there is no agent. The ledger knows the leases; this
+ * node's namespaces show what is configured. An address is released only when it is no longer configured.
  */
 import { randomUUID } from 'node:crypto'
 import { allLeases } from '../client/all-leases.ts'
@@ -13,7 +12,7 @@ import { type Answer, addresses } from './answer.ts'
 import type { AttachmentFile, Attachments } from './attachments.ts'
 import { type Call, type CniOwner, ownerOf } from './call.ts'
 import { CniError } from './cni-error.ts'
-import { type Look, namespaceAt, OWN } from './namespaces.ts'
+import { namespaceAt, OWN, type Scan } from './namespaces.ts'
 
 /** Where a command runs. */
 export type Context = {
@@ -21,18 +20,16 @@ export type Context = {
   /** Empty: not known; then only what ADD wrote down can be released. */
   readonly node: string
   readonly attachments: Attachments
-  /** What this node's namespaces say. */
-  readonly namespaces: Pick<typeof import('./namespaces.ts'), 'addressesOf' | 'lookAround'>
+  readonly namespaces: Pick<typeof import('./namespaces.ts'), 'addressesOf' | 'scanNode'>
   /** How long the ledger may take to answer. */
   readonly patienceMs: number
   readonly agent: AgentContext | null
 }
 
-/** What an agent does besides. */
 export type AgentContext = {
-  /** Addresses that this node uses, and the ledger knows nothing of: as many as Reserve takes. */
+  /** Addresses that this node uses without a lease: as many as Reserve takes. */
   seenLive(): string[]
-  /** Asks the link whether they are in use, if it is to, and confirms them when they are configured. @throws CniError inUse */
+  /** Probes the link if that is configured, and confirms the leases once they are configured. @throws CniError inUse */
   reserved(call: Call, leases: readonly Lease[]): Promise<void>
   /** Addresses for use while the service is away: the agent's `Spares`. */
   readonly spares: {
@@ -67,24 +64,20 @@ async function add(call: Call, context: Context): Promise<Answer> {
   const { attachments, agent } = context
   const called = { ...calledOf(call), node: nodeOf(context) }
   await attachments.withdraw(called)
-  const leases =
-    agent?.spares.of(called.owner) ??
-    (await fresh(call, context).catch(async (error: unknown) => {
-      const taken = isAway(error) ? await agent?.spares.take(call) : null
-      if (taken) return taken
-      throw error
-    }))
+  let leases = agent?.spares.of(called.owner)
+  if (!leases)
+    try {
+      leases = await reserve(call, context)
+      await agent?.reserved(call, leases)
+    } catch (error) {
+      leases = isAway(error) ? await agent?.spares.take(call) : null
+      if (!leases) throw error
+    }
   attachments.added(called, leases)
   return addresses(call.config, leases)
 }
 
-async function fresh(call: Call, context: Context): Promise<readonly Lease[]> {
-  const leases = await reserve(call, context)
-  await context.agent?.reserved(call, leases)
-  return leases
-}
-
-/** Without an agent nobody confirms, so the leases are ACTIVE at once. */
+/** Without an agent no Confirm follows, so the leases are ACTIVE at once. */
 async function reserve({ config, owner, claims }: Call, context: Context, validateOnly = false) {
   const { client, agent, patienceMs } = context
   const request = {
@@ -97,7 +90,7 @@ async function reserve({ config, owner, claims }: Call, context: Context, valida
   return (await client.leases.reserve(request, { timeoutMs: patienceMs })).leases
 }
 
-/** From here on the address goes back, whatever happens to us: when the main plugin has removed the interface. */
+/** The address is released later: once the main plugin has removed the interface. */
 async function del(call: Call, { attachments, node }: Context): Promise<Answer> {
   attachments.removed({ ...calledOf(call), node })
   return NOTHING
@@ -109,7 +102,7 @@ const calledOf = ({ config, owner, netns }: Call) => ({
   ...{ network: config.ipam.network, configuration: config.name, owner: owner!, netns },
 })
 
-/** The agent knows it; the host's name may be another. @throws CniError */
+/** From the agent or the configuration, never the host's name, which may be another. @throws CniError */
 function nodeOf({ node }: Pick<Context, 'node'>, file?: AttachmentFile | null): string {
   const known = node || file?.node
   if (known) return known
@@ -117,9 +110,9 @@ function nodeOf({ node }: Pick<Context, 'node'>, file?: AttachmentFile | null): 
 }
 
 /**
- * Releases what DEL was called for, of this network or of all (null), and what nothing on the node has: its interface is asked
- * first. Its namespace may be elsewhere than at its path, which may be another's: then its addresses are looked for in all. One
- * that cannot be delivered is set aside. Answers how many remain.
+ * Releases the attachments that DEL was called for, of this network or of all (null), once nothing on the node has their addresses.
+ * The interface is checked first, then every namespace: the attachment's own may have another path by now, and its path may be of
+ * another. One that cannot be delivered is set aside. Answers how many remain.
  *
  * @throws CallFailed the service gave no final answer
  */
@@ -128,22 +121,22 @@ export const deliver = (network: string | null, context: Context): Promise<numbe
 
 async function deliverAll(network: string | null, context: Context): Promise<number> {
   const { attachments, namespaces } = context
-  const pending = attachments.pending(network)
+  const pending = attachments.files('removed', network)
   if (pending.length === 0) return 0
-  const places = pending.map(({ netns, owner }) => ({ netns, interface: owner.interface }))
-  const configured = await namespaces.addressesOf([...places, { netns: OWN, interface: 'lo' }])
-  let looked: Promise<Look> | undefined
-  const look = () => (looked ??= namespaces.lookAround(null))
+  const interfaces = pending.map(({ netns, owner }) => ({ netns, interface: owner.interface }))
+  const configured = await namespaces.addressesOf([...interfaces, { netns: OWN, interface: 'lo' }])
+  let scanned: Promise<Scan> | undefined
+  const scan = () => (scanned ??= namespaces.scanNode(null))
   let remaining = 0
   for (const [at, file] of pending.entries()) {
     try {
       const found = configured[at]!
       namespaceAt(file.netns)
-      // Where the node's own cannot be read, no path is at fault.
+      // If the node's own cannot be read either, the path is not at fault.
       if (found === null && configured.at(-1) !== null) throw new Error(`${file.netns} cannot be read`)
       const isThere = found === null || file.leases.some(({ address }) => found.includes(address))
       const held = isThere ? [] : await heldBy(file, context)
-      if (isThere || isSeen([...file.leases, ...held], await look())) remaining += 1
+      if (isThere || isSeen([...file.leases, ...held], await scan())) remaining += 1
       else await release(file, held, context)
     } catch (error) {
       if (isForLater(error)) throw error
@@ -154,10 +147,10 @@ async function deliverAll(network: string | null, context: Context): Promise<num
 }
 
 /** A namespace has one of them, or may have one. */
-const isSeen = (held: readonly { readonly address: string }[], { complete, all: used }: Look) =>
+const isSeen = (held: readonly { readonly address: string }[], { complete, all: used }: Scan) =>
   !complete || held.some(({ address }) => used.has(address))
 
-/** What ADD answered, wherever it is placed now; then what the attachment holds on this node. @throws CallFailed */
+/** The leases that ADD answered, on any node; then all that the attachment holds on this node. @throws CallFailed */
 async function release(file: AttachmentFile, held: readonly Lease[], context: Context): Promise<void> {
   const { client, patienceMs, agent, attachments } = context
   const { network, owner } = file
@@ -184,7 +177,7 @@ async function all(calls: readonly (() => Promise<unknown>)[]): Promise<void> {
   if (refused.length > 0) throw refused[0]
 }
 
-/** QUARANTINED ones, too: Release ends what is quarantined for this owner's sake. */
+/** QUARANTINED ones, too: Release ends some quarantines. */
 async function heldBy(file: AttachmentFile, context: Context): Promise<readonly Lease[]> {
   const { network, owner } = file
   const filter = { network, ownerKind: owner.kind, ownerUid: owner.uid, node: nodeOf(context, file) }
@@ -196,7 +189,7 @@ async function check(call: Call, { client, attachments, namespaces, patienceMs }
   const { network, owner, netns } = calledOf(call)
   const expected = call.config.prevResult?.ips?.map(({ address }) => address.split('/')[0]!)
   if (expected === undefined) throw new CniError('configuration', 'prevResult: CHECK needs that of ADD')
-  // Of a spare address that is not adopted yet only ADD knows whose it is.
+  // The owner of a spare address that is not adopted yet is known to ADD only.
   const answered = new Set(attachments.of({ network, owner })?.leases.map(({ leaseId }) => leaseId))
   for (const address of expected) {
     const found = client.leases.getLease({ network, address }, { timeoutMs: patienceMs })
@@ -218,8 +211,8 @@ async function check(call: Call, { client, attachments, namespaces, patienceMs }
 const list = (addresses: readonly string[]) => addresses.join(', ') || 'none'
 
 /**
- * The runtime's list alone frees nothing (antrea#8239): what an interface of this node still has is kept, and so is what was
- * handed out, never confirmed and not written down: it ends by its deadline or by proof.
+ * The runtime's list alone frees nothing (antrea#8239): addresses that an interface of this node still has are kept. So are leases
+ * without a file that were never confirmed: they end by their deadline or by proof.
  *
  * @throws CallFailed the first refusal, after all others were released
  */
@@ -231,15 +224,17 @@ async function gc({ config }: Call, context: Context): Promise<Answer> {
     throw new CniError('configuration', 'cni.dev/valid-attachments: GC needs the list of attachments')
   const names = new Set(valid.map(({ containerID, ifname }) => `${containerID} ${ifname}`))
 
-  const files = attachments.inUse(network).filter(({ configuration }) => configuration === config.name)
+  const files = attachments
+    .files('inUse', network)
+    .filter(({ configuration }) => configuration === config.name)
   const labels = { [CNI_NETWORK]: config.name }
   const filter = { network, node: nodeOf(context), labels, states: [LeaseState.ACTIVE] }
   const leases = await Array.fromAsync(allLeases(client, filter))
-  const look = await namespaces.lookAround(null)
-  if (!look.complete)
+  const scan = await namespaces.scanNode(null)
+  if (!scan.complete)
     throw new CniError('tryAgain', 'not every namespace of this node can be read: nothing was released')
   const isGone = (owner: CniOwner, held: readonly { readonly address: string }[]) =>
-    !names.has(`${owner.incarnation || owner.uid} ${owner.interface}`) && !isSeen(held, look)
+    !names.has(`${owner.incarnation || owner.uid} ${owner.interface}`) && !isSeen(held, scan)
   const released = files.filter((one) => isGone(one.owner, one.leases))
   for (const one of released) attachments.removed(one)
   const gone = leases.filter((one) => isGone(one.owner as CniOwner, [one]))
@@ -281,13 +276,13 @@ export function isAway(error: unknown): boolean {
 
 const LATER = /^(unavailable|deadline_exceeded|canceled|resource_exhausted|aborted|unauthenticated)$/
 
-/** It is not about this call: no other would be taken now. What has a cause with a code has met the network, and nobody's answer. */
+/** No other call would be taken now either. A cause with a code is an error of the connection: the service did not answer. */
 export const isForLater = (error: unknown) =>
   error instanceof CallFailed && (LATER.test(error.code) || 'code' in Object((error.cause as Error).cause))
 
 /**
- * There is no such lease of this owner, so nothing is left to release. Of one beyond the log's head that is not known: the
- * database may be an older copy. @throws any other error
+ * This owner has no such lease, so nothing is left to release. Not so for one beyond the log's head: the database may be an older
+ * copy. @throws any other error
  */
 function unlessEnded(error: unknown): undefined {
   const { reason = '', metadata = {} } = error as Partial<CallFailed>

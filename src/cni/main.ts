@@ -1,4 +1,4 @@
-/** The plugin where no agent answers: it asks the service itself. `launcher.c` is what runtimes start. */
+/** The plugin where no agent answers: it calls the service itself. Runtimes start `launcher.c`. */
 import { readFileSync } from 'node:fs'
 import { text } from 'node:stream/consumers'
 import { createClient } from '../client/client.ts'
@@ -9,18 +9,15 @@ import { CniError } from './cni-error.ts'
 import { runCommand } from './commands.ts'
 import * as namespaces from './namespaces.ts'
 
-/** A runtime waits for minutes. */
+/** Runtimes wait for minutes. */
 const PATIENCE_MS = 10_000
 
 async function answer(stdin: string): Promise<Answer> {
   try {
     const call = readCall(process.env, stdin)
     const { ipam } = call.config
-    const client = createClient({
-      url: ipam.url ?? 'http://127.0.0.1:8080',
-      token: fileOf(ipam, 'token')?.trim(),
-      tls: tlsOf(ipam),
-    })
+    const { token, ...tls } = filesOf(ipam)
+    const client = createClient({ url: ipam.url ?? 'http://127.0.0.1:8080', token: token?.trim(), tls })
     const attachments = new Attachments(ipam.stateDir, console.error)
     const { node = '' } = ipam
     const context = { client, node, attachments, namespaces, patienceMs: PATIENCE_MS, agent: null }
@@ -31,18 +28,16 @@ async function answer(stdin: string): Promise<Answer> {
   }
 }
 
-function fileOf(ipam: Config['ipam'], name: 'token' | 'ca' | 'cert' | 'key'): string | undefined {
-  const path = ipam[`${name}File`]
-  try {
-    return path === undefined ? undefined : readFileSync(path, 'utf8')
-  } catch (error) {
-    throw new CniError('configuration', `ipam.${name}File: ${(error as Error).message}`)
-  }
-}
-
-function tlsOf(ipam: Config['ipam']) {
-  const files = (['ca', 'cert', 'key'] as const).map((name) => [name, fileOf(ipam, name)] as const)
-  return Object.fromEntries(files.filter(([, content]) => content !== undefined))
+function filesOf(ipam: Config['ipam']) {
+  const files: { token?: string; ca?: string; cert?: string; key?: string } = {}
+  for (const name of ['token', 'ca', 'cert', 'key'] as const)
+    try {
+      const path = ipam[`${name}File`]
+      if (path !== undefined) files[name] = readFileSync(path, 'utf8')
+    } catch (error) {
+      throw new CniError('configuration', `ipam.${name}File: ${(error as Error).message}`)
+    }
+  return files
 }
 
 const { exitCode, stdout, note } = await answer(await text(process.stdin))

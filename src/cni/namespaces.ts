@@ -1,6 +1,6 @@
 /**
- * What is on this node: network namespaces, the addresses in them, and whose they are. Read from the kernel by `nsenter` and
- * `ip`, one shell for a whole look: 4 ms a namespace.
+ * The network namespaces of this node, the addresses in them, and the containers of processes. Read from the kernel by `nsenter`
+ * and `ip`, one shell for a whole scan: 4 ms a namespace.
  */
 import { spawn } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync, statfsSync, statSync } from 'node:fs'
@@ -11,13 +11,13 @@ import type { CniOwner } from './call.ts'
 export type Seen = {
   readonly address: string
   readonly interface: string
-  /** Identity of the namespace, the same by whatever path. */
+  /** Identity of the namespace, the same for each of its paths. */
   readonly namespace: string
-  /** To the bridge that was asked about: a port of it, or an interface above it (macvlan, ipvlan). */
+  /** To the bridge of the scan: a port of it, or an interface above it (macvlan, ipvlan). */
   readonly isConnected: boolean
 }
 
-export type Look = {
+export type Scan = {
   readonly seen: readonly Seen[]
   /** Every address of every interface, the node's own and those in namespaces. */
   readonly all: ReadonlySet<string>
@@ -41,8 +41,8 @@ export const OWN = '/proc/self/ns/net'
 const NAMED = ['/run/netns', '/run/docker/netns']
 const NSFS = 0x6e736673
 const SCRIPT = 'while read -r p; do nsenter --net="$p" ip -j addr || echo "!"; done'
-const LOOK_MS = 60_000
-/** Of a namespace that is there, and can't be read by the path that it had. */
+const SCAN_MS = 60_000
+/** To read a namespace whose path was lost. */
 const MOST_TRIES = 3
 
 /** Identity of the namespace at a path; null: there is none. @throws Error if the path can't be looked at */
@@ -61,12 +61,12 @@ export function namespaceAt(path: string): string | null {
 
 /** Global addresses of interfaces, none where there is no such namespace; null: it can't be read, or is no network namespace. */
 export async function addressesOf(
-  places: readonly { readonly netns: string; readonly interface: string }[],
+  interfaces: readonly { readonly netns: string; readonly interface: string }[],
 ): Promise<readonly (readonly string[] | null)[]> {
-  const there = [...new Set(places.map(({ netns }) => netns))].filter(isNamespace)
+  const there = [...new Set(interfaces.map(({ netns }) => netns))].filter(isNamespace)
   const links = await linksIn(there)
   const found = new Map(there.map((path, at) => [path, links[at]!]))
-  return places.map(({ netns, interface: on }) => {
+  return interfaces.map(({ netns, interface: on }) => {
     const inside = found.get(netns) ?? []
     if (found.get(netns) === null && isNamespace(netns)) return null
     return inside.filter(({ ifname }) => ifname === on).flatMap(globalAddresses)
@@ -85,7 +85,7 @@ function isNamespace(path: string): boolean {
  * The addresses in all namespaces, and of the node's own those of `bridge`: a bridge, or the parent of macvlan and ipvlan
  * interfaces.
  */
-export async function lookAround(bridge: string | null): Promise<Look> {
+export async function scanNode(bridge: string | null): Promise<Scan> {
   const own = namespaceAt(OWN)!
   const [host] = await linksIn([OWN])
   const device = host?.find(({ ifname }) => ifname === bridge)
@@ -114,10 +114,10 @@ export async function lookAround(bridge: string | null): Promise<Look> {
 }
 
 /**
- * The links in each namespace, and how many can't be read. One that went away meanwhile has none; one that lost its path is read
- * by another, and so is a new one with the number of one that went away.
+ * The links in each namespace, and how many namespaces can't be read. One that ended meanwhile has none; one that lost its path is
+ * read by another, and so is a new one with the number of one that ended.
  */
-async function linksInside(namespaces: Look['namespaces'], own: string) {
+async function linksInside(namespaces: Scan['namespaces'], own: string) {
   const inside = new Map<string, readonly Link[]>()
   let unread = namespaces
   for (let tries = 0; unread.size > 0 && tries < MOST_TRIES; tries += 1) {
@@ -132,7 +132,7 @@ async function linksInside(namespaces: Look['namespaces'], own: string) {
 }
 
 /** `hidden`: the namespace of some process can't be read. */
-function namespacesBut(own: string): { readonly namespaces: Look['namespaces']; readonly hidden: boolean } {
+function namespacesBut(own: string): { readonly namespaces: Scan['namespaces']; readonly hidden: boolean } {
   const namespaces = new Map<string, { readonly path: string; readonly pid: number | null }>()
   let hidden = false
   const note = (path: string, pid: number | null) => {
@@ -161,7 +161,7 @@ const globalAddresses = ({ addr_info: list }: Link): readonly string[] =>
 /** Of each path its links; null: it can't be read. */
 async function linksIn(paths: readonly string[]): Promise<readonly (readonly Link[] | null)[]> {
   if (paths.length === 0) return []
-  const shell = spawn('sh', ['-c', SCRIPT], { stdio: ['pipe', 'pipe', 'ignore'], timeout: LOOK_MS })
+  const shell = spawn('sh', ['-c', SCRIPT], { stdio: ['pipe', 'pipe', 'ignore'], timeout: SCAN_MS })
   // A shell that cannot start has read nothing.
   shell.on('error', () => {})
   shell.stdin.on('error', () => {}).end(paths.map((path) => `${path}\n`).join(''))
@@ -177,7 +177,7 @@ async function linksIn(paths: readonly string[]): Promise<readonly (readonly Lin
   })
 }
 
-/** Whose a process is, by the control group that its container runtime made: Docker's, containerd's, CRI-O's, Podman's. */
+/** The container or pod of a process, by the control group that its runtime made: Docker, containerd, CRI-O or Podman. */
 export function containerOf(pid: number): Pick<CniOwner, 'kind' | 'uid'> | null {
   let groups: string
   try {

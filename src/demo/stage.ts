@@ -15,8 +15,8 @@ import type { JobContext } from '../jobs/job.ts'
 import { createJudge } from '../jobs/judge.ts'
 import { createPool } from '../postgres/connect.ts'
 import { callersUrl, openService } from '../serve.ts'
-import { createAskedSources } from '../sources/ask.ts'
 import { Intake } from '../sources/intake.ts'
+import { PulledSources } from '../sources/pulled-sources.ts'
 import { createLogger } from '../telemetry.ts'
 
 const CALLERS = {
@@ -47,7 +47,7 @@ export async function openStage(
   const database = createPool({ url: own.serviceUrl, applicationName: 'ipledger jobs', max: 2 })
   open.defer(() => database.end())
   const context: JobContext = {
-    ...{ database, ledger, log, asked: createAskedSources({}), signal: new AbortController().signal },
+    ...{ database, ledger, log, asked: new PulledSources({}), signal: new AbortController().signal },
     intake: new Intake({ ledger, database, log }),
   }
   const judge = createJudge({ stayMs: 0 })

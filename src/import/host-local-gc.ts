@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { timestampMs } from '@bufbuild/protobuf/wkt'
 import type { IpledgerClient } from '../client/client.ts'
-import { lookAround } from '../cni/namespaces.ts'
+import { scanNode } from '../cni/namespaces.ts'
 import { sameAttachment } from '../core/owner.ts'
 import { type Finding, filled, importRows } from './import.ts'
 import { type HostLocalFile, hostLocalRows, type Row } from './rows.ts'
@@ -44,7 +44,7 @@ export async function sweepHostLocal(
     { apply },
   )
   const findings = new Map(imported.map((finding) => [finding.where, finding]))
-  const { seen, complete } = await lookAround(null)
+  const { seen, complete } = await scanNode(null)
   const live = new Set(seen.map(({ address }) => address))
   const swept: Swept[] = []
   for (const row of files) {

@@ -3,8 +3,8 @@ import type { Image } from '../core/image.ts'
 import type { Ledger } from '../ledger/ledger.ts'
 import { NETWORK_NAMES } from '../ledger/sql/jobs.ts'
 import { ask } from '../postgres/on-connection.ts'
-import type { AskedSources } from '../sources/ask.ts'
 import type { Intake } from '../sources/intake.ts'
+import type { PulledSources } from '../sources/pulled-sources.ts'
 import type { Logger } from '../telemetry.ts'
 
 /**
@@ -18,7 +18,7 @@ export type JobContext = {
   readonly database: pg.Pool
   readonly ledger: Ledger
   readonly intake: Intake
-  readonly asked: AskedSources
+  readonly asked: Pick<PulledSources, 'get'>
   readonly log: Logger
   /** Aborted when the worker stops: a job ends after the slice it is at. */
   readonly signal: AbortSignal

@@ -6,14 +6,14 @@ import { isSame, ownerOf } from '../core/evolve.ts'
 import type { Image } from '../core/image.ts'
 import { entryOf } from '../core/judge.ts'
 import { eraOf, POLICY } from '../core/policy.ts'
-import { inSteps } from '../in-slices.ts'
+import { STEP } from '../in-slices.ts'
 import type { Report } from './report.ts'
 import type { StoredSource } from './stored-source.ts'
 
 type Begun = Pick<Report, 'epoch' | 'sequence' | 'head' | 'begunAt' | 'complete'>
 type Stored = Omit<StoredSource, 'questions' | 'secret'>
 
-/** How a source stands after a report whose only news are its sequence and its time; null: it is another. */
+/** What is known of a source after a report that changes only its sequence and its time; null: it changes more. */
 export function freshnessIfUnchanged(
   report: Begun,
   digest: string,
@@ -23,7 +23,7 @@ export function freshnessIfUnchanged(
   const { source, fresh } = stored
   if (!report.complete || !isStored(report, digest, stored) || !isInSequence(report, stored)) return null
   const last = { entries: fresh!.entries, digest, after: fresh!.sequence }
-  // Only the list of a source that is believed has a digest.
+  // Only the list of a trusted source has a digest.
   const how = { now, flaws: [], trusts: true, counted: isSpaced(source, fresh!, report.begunAt) }
   return freshnessAfter(fresh!, { ...report, last }, how)
 }
@@ -57,24 +57,28 @@ export function* slicingChanges(
 ): Generator<void, readonly Changes[]> {
   const listed = new Map<string, Entry[]>()
   const news: Entry[] = []
-  yield* inSteps(entries, (entry) => {
+  let compared = 0
+  for (const entry of entries) {
     if (isNews(image, source, entry)) news.push(entry)
     const there = listed.get(entry.address)
     if (there === undefined) listed.set(entry.address, [entry])
     else there.push(entry)
-  })
+    compared += 1
+    if (compared % STEP === 0) yield
+  }
   const vanished: Entry[] = []
-  yield* inSteps(isComplete ? (image.listedBy.get(source) ?? []) : [], (sighting) => {
+  for (const sighting of isComplete ? (image.listedBy.get(source) ?? []) : []) {
     if (!listed.get(sighting.address)?.some((entry) => isSame(sighting, source, ownerOf(entry))))
       vanished.push(entryOf(sighting))
-  })
-  const count = news.length + vanished.length
-  return Array.from({ length: Math.max(1, Math.ceil(count / most)) }, (_, index) => {
-    const [from, to] = [index * most, (index + 1) * most]
-    return {
-      entries: news.slice(from, to),
-      vanished: vanished.slice(Math.max(0, from - news.length), Math.max(0, to - news.length)),
-      last: to >= count ? last : null,
-    }
-  })
+    compared += 1
+    if (compared % STEP === 0) yield
+  }
+  const slices: Changes[] = []
+  for (let from = 0; ; from += most) {
+    const to = from + most
+    const isLast = to >= news.length + vanished.length
+    const gone = vanished.slice(Math.max(0, from - news.length), Math.max(0, to - news.length))
+    slices.push({ entries: news.slice(from, to), vanished: gone, last: isLast ? last : null })
+    if (isLast) return slices
+  }
 }

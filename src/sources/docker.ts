@@ -1,23 +1,20 @@
 /**
  * A Docker Engine, asked over its socket or TCP: the containers that have an address on one of its networks.
  *
- * - A container lives until `docker rm`. Stopped, created, paused, restarting, being removed or dead, it is alive and keeps the address
- *   it was given (`--ip`, or what it has while it runs). An address that the engine chose itself goes with a stop; such a container is
- *   in no list, and a look-up finds it.
- * - The epoch is the engine's own id, which lies in its data root beside its containers. A restart of the daemon or the machine keeps
- *   it; an engine that was set up anew has another.
- * - The list is one answer, from the memory of the daemon that runs the containers. A daemon that is down or coming up is silent.
+ * - A container is alive until `docker rm`, in every state, and keeps the address it was given (`--ip`). An address that the engine
+ *   chose itself goes with a stop; such a container is in no list, and a look-up finds it.
+ * - The epoch is the engine's own id, which lies in its data root beside its containers: a restart keeps it, a new engine has another.
+ * - The list is one answer, from the memory of the daemon that runs the containers.
  * - `inspect` takes ids, names and beginnings of ids alike, so its answer counts only for the very id or name that was asked for.
- * - uid: the container's id. name: its name, and of a source of a node `<node>/<name>`, since names are unique in one engine only. No
- *   incarnation: StartedAt, the only candidate, changes with each restart, while container, address and lease stay. No interface: the
- *   engine does not know which is which.
+ * - uid: the container's id. name: its name, with a node `<node>/<name>`, since names are unique in one engine only. No incarnation:
+ *   StartedAt changes with each restart, while container, address and lease stay. No interface: the engine does not know it.
  */
 import { z } from 'zod'
 import { TERMINAL } from '../core/event.ts'
 import type { Owner } from '../core/owner.ts'
 import { type Answered, createGetJson, failure, readAnswer } from './get-json.ts'
 import { type DockerSettings, engineOf, type Secrets } from './settings.ts'
-import { type AskedSource, draftOf, type GivenEntry, type LookUp } from './source.ts'
+import { draftOf, type GivenEntry, type LookUp, type PulledSource } from './source.ts'
 
 const LARGEST_LIST = 64 * 1024 * 1024
 const LARGEST_ANSWER = 4 * 1024 * 1024
@@ -55,7 +52,7 @@ export function openDocker(
   node: string,
   settings: DockerSettings,
   secrets: Secrets | undefined,
-): AskedSource {
+): PulledSource {
   const getJson = createGetJson(secrets)
   const prefix = node === '' ? '' : `${node}/`
   const engine = engineOf(settings)
@@ -83,11 +80,9 @@ export function openDocker(
       // Engines that only speak the same API may have another id each time.
       if (before.ID !== after.ID) throw new Error(`the engine was ${before.ID} and then ${after.ID}`)
 
-      const networks = [settings.network, networkId] as const
       const draft = draftOf(
-        listed,
-        (one) => addressesOf(one, networks),
-        (one) => ({ ...describe(one, prefix), kind: settings.kind }),
+        listed.transform((one) => ({ ...describe(one, prefix), kind: settings.kind })),
+        attached.transform((one) => addressesOf(one, settings.network, networkId)),
       )
       containers.forEach(draft.add)
       return draft.listing(before.ID)
@@ -112,10 +107,9 @@ export function openDocker(
   }
 }
 
-/** On a network. By name too: a container that was stopped while its network was recreated has the old id. */
-function addressesOf(container: unknown, [named, id]: readonly [string, string]): readonly string[] {
-  const networks = attached.safeParse(container).data?.NetworkSettings.Networks ?? {}
-  return Object.entries(networks).flatMap(([name, one]) => {
+/** On a network, by id or name: a container that was stopped while its network was recreated has the old id. */
+function addressesOf({ NetworkSettings }: z.infer<typeof attached>, named: string, id: string) {
+  return Object.entries(NetworkSettings.Networks).flatMap(([name, one]) => {
     if (one === null || (name !== named && one.NetworkID !== id)) return []
     const { IPAddress, GlobalIPv6Address, IPAMConfig } = one
     const all = [IPAddress, GlobalIPv6Address, IPAMConfig?.IPv4Address, IPAMConfig?.IPv6Address]
@@ -126,12 +120,12 @@ function addressesOf(container: unknown, [named, id]: readonly [string, string])
 function describe({ Id, Names, State }: z.infer<typeof listed>, prefix: string): Omit<GivenEntry, 'address'> {
   // A name with a second slash is a link of another container to this one.
   const name = Names?.find((one) => /^\/[^/]+$/.test(one))?.slice(1)
-  // A listed container has not ended, whatever its state is called.
+  // A listed container has not ended, also in a state of this name.
   const state = State === TERMINAL ? '' : State
   return { ...(name !== undefined && { name: prefix + name }), uid: Id, state }
 }
 
-/** An id, or the name of an owner that gave no id; of an id of somebody else's the engine knows nothing. */
+/** An id, or the name of an owner without a uid; null: the engine cannot know it. */
 function referenceTo({ uid, name }: Owner, prefix: string): string | null {
   if (ID.test(uid)) return uid
   if (uid !== name || !name.startsWith(prefix)) return null
@@ -139,7 +133,7 @@ function referenceTo({ uid, name }: Owner, prefix: string): string | null {
   return REFERENCE.test(reference) ? reference : null
 }
 
-/** The engine's own answer about this very container. A 404 of a proxy in front of it is none. */
+/** The engine's own answer about this very container, not a 404 of a proxy in front of it. */
 function isNoSuchContainer({ status, body }: Answered, reference: string): boolean {
   const message = failure.safeParse(body).data?.message ?? ''
   return (

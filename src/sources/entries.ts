@@ -4,16 +4,15 @@
  *
  * - A spelling that can only mean one address is that address: with a zone id, with the prefix length of its interface (as
  *   CNI results have it), IPv4-mapped.
- * - An entry that cannot be read makes the list partial, so nothing is missed because of it. If its address can be read, that is kept
- *   without owner: it is in use.
- * - Link-local, loopback and such, and entries of another network, are valid and ignored: every host has some, and they say
- *   nothing about this network.
+ * - An entry that cannot be read makes the list partial, so nothing is missed because of it. Its address, if that can be read, is
+ *   kept without owner: it is in use.
+ * - Link-local, loopback and such, and entries of another network, are valid and ignored: every host has some.
  */
 import { hash } from 'node:crypto'
 import { addressMeant, formatAddress, isMalformed, parseAddress } from '../core/address.ts'
 import { type Entry, TERMINAL } from '../core/event.ts'
 import { isSpecialPurpose } from '../core/special-purpose-ranges.ts'
-import { inSteps } from '../in-slices.ts'
+import { STEP } from '../in-slices.ts'
 import type { GivenEntry } from './source.ts'
 
 /** What a list is about. */
@@ -33,17 +32,21 @@ const SEPARATOR = '\u001f'
 
 /** `unreadable`: the first `MOST_SHOWN`; `unreadableCount` has all. Any makes the list partial. */
 export function* readingEntries(given: Iterable<GivenEntry>, scope: Scope) {
-  const entries: Entries = { first: new Map(), more: new Map() }
+  const entries: Entries = new Map()
   const unreadable: { readonly index: number; readonly text: string; readonly why: string }[] = []
   let unreadableCount = 0
-  yield* inSteps(given, (one, index) => {
+  let index = 0
+  for (const one of given) {
     const { entry, why } = readEntry(one, scope)
     if (entry !== null) add(entries, entry)
-    if (why === null) return
-    unreadableCount += 1
-    if (unreadable.length < MOST_SHOWN) unreadable.push({ index, text: show(one), why })
-  })
-  return { entries: [...entries.first.values(), ...entries.more.values()], unreadable, unreadableCount }
+    if (why !== null) {
+      unreadableCount += 1
+      if (unreadable.length < MOST_SHOWN) unreadable.push({ index, text: show(one), why })
+    }
+    index += 1
+    if (index % STEP === 0) yield
+  }
+  return { entries: [...entries.values()], unreadable, unreadableCount }
 }
 
 /**
@@ -53,13 +56,16 @@ export function* readingEntries(given: Iterable<GivenEntry>, scope: Scope) {
 export function* digestingList(entries: Iterable<Entry>): Generator<void, string> {
   // By parts of 16 bits, whose sums are exact: adding numbers of 256 bits is as much work as the hash.
   const sums = new Float64Array(16)
-  yield* inSteps(entries, (entry) => {
+  let count = 0
+  for (const entry of entries) {
     const bytes = hash('sha256', textOf(entry), 'latin1')
-    for (let i = 0; i < sums.length; i += 1) {
+    for (let i = 0; i < sums.length; i += 1)
       sums[i]! += 256 * bytes.charCodeAt(2 * i) + bytes.charCodeAt(2 * i + 1)
-    }
-  })
-  const sum = sums.reduce((sum, part) => sum * 65_536n + BigInt(part), 0n)
+    count += 1
+    if (count % STEP === 0) yield
+  }
+  let sum = 0n
+  for (const part of sums) sum = sum * 65_536n + BigInt(part)
   return BigInt.asUintN(256, sum).toString(16).padStart(64, '0')
 }
 
@@ -76,18 +82,10 @@ function readEntry(given: GivenEntry, { network, node: ownNode }: Scope): Read {
     return { entry: null, why: isMalformed(refused) ? refused.malformed : 'is not an address' }
   }
   if (isSpecialPurpose(parsed)) return IGNORED
-  const address = formatAddress(parsed)
+  const entry: { -readonly [K in keyof Entry]: Entry[K] } = { address: formatAddress(parsed) }
   const why = whyUnreadable(given, ownNode)
-  if (why !== null) return { entry: entryOf(address, ownNode, ''), why }
-  const node = given.node || ownNode
-  const state = given.state && given.state !== 'live' ? given.state : ''
-  return { entry: entryOf(address, node, state, given), why: null }
-}
-
-/** An interface alone is no owner. */
-function entryOf(address: string, node: string, state: string, given?: GivenEntry): Entry {
-  const entry: { -readonly [K in keyof Entry]: Entry[K] } = { address }
-  if (given?.kind) {
+  // An interface alone is no owner.
+  if (why === null && given.kind) {
     const { kind, name = '', uid = '', incarnation, interface: on } = given
     entry.kind = kind
     entry.name = name || uid
@@ -95,36 +93,28 @@ function entryOf(address: string, node: string, state: string, given?: GivenEntr
     if (incarnation) entry.incarnation = incarnation
     if (on) entry.interface = on
   }
+  const node = (why === null && given.node) || ownNode
   if (node !== '') entry.node = node
-  if (state !== '') entry.state = state
-  return entry
+  if (why === null && given.state && given.state !== 'live') entry.state = given.state
+  return { entry, why }
 }
 
-/** By address, and by the rest of the owner where an address has several: most have one, whose long key costs time. */
-type Entries = { readonly first: Map<string, Entry>; readonly more: Map<string, Entry> }
+/** By address; a second owner of an address by all its identity: that long key costs time, and few need it. */
+type Entries = Map<string, Entry>
 
 /** Of two entries for one owner at one address the one that is alive; if both are, the same one in any order. */
-function add({ first, more }: Entries, entry: Entry): void {
-  const { address, kind = '', uid = '', incarnation = '', interface: on = '' } = entry
-  const other = first.get(address)
-  if (other === undefined || isSameOwner(other, entry)) {
-    if (other === undefined || isPreferred(entry, other)) first.set(address, entry)
-    return
+function add(entries: Entries, entry: Entry): void {
+  const { address, kind, uid, incarnation, interface: on } = entry
+  let key = address
+  let other = entries.get(key)
+  const isSameOwner = other?.kind === kind && other?.uid === uid && other?.incarnation === incarnation
+  if (other !== undefined && !(isSameOwner && other.interface === on)) {
+    key = [address, kind, uid, incarnation, on].join(SEPARATOR)
+    other = entries.get(key)
   }
-  const key = [address, kind, uid, incarnation, on].join(SEPARATOR)
-  const before = more.get(key)
-  if (before === undefined || isPreferred(entry, before)) more.set(key, entry)
-}
-
-function isSameOwner(a: Entry, b: Entry): boolean {
-  return (
-    a.uid === b.uid && a.kind === b.kind && a.incarnation === b.incarnation && a.interface === b.interface
-  )
-}
-
-function isPreferred(one: Entry, other: Entry): boolean {
-  const ended = one.state === TERMINAL
-  return ended === (other.state === TERMINAL) ? textOf(one) < textOf(other) : !ended
+  const ended = entry.state === TERMINAL
+  const isAlike = ended === (other?.state === TERMINAL)
+  if (other === undefined || (isAlike ? textOf(entry) < textOf(other) : !ended)) entries.set(key, entry)
 }
 
 function textOf(entry: Entry): string {

@@ -1,6 +1,6 @@
 /**
- * JSON over HTTP, as sources are asked: kept connections, answers of limited size, no redirects (another place was not declared, and
- * must not get the secret). An answer that breaks off, or is not there when the signal comes, throws; one that is not JSON has no body.
+ * JSON over HTTP: kept connections, answers of limited size, no redirects (another origin must not get the secret). An answer that
+ * breaks off, or is not there when the signal comes, throws; one that is not JSON has no body.
  */
 import { type LookupAddress, type LookupOptions, lookup } from 'node:dns'
 import { Agent as HttpAgent, type IncomingMessage, request as requestHttp } from 'node:http'
@@ -16,11 +16,14 @@ type GetJson = (url: URL, largest: number, signal: AbortSignal, options?: Reques
 /** Idle connections keep no process alive. `secrets`: undefined where the file has none for this source. */
 export function createGetJson(secrets: Pick<Secrets, 'origin' | 'ca' | 'cert' | 'key'> | undefined): GetJson {
   const http = new HttpAgent({ keepAlive: true })
+  const { ca, cert, key } = secrets ?? {}
   // An option of the agent, also undefined, wins over one of the request.
-  const given = (['ca', 'cert', 'key'] as const).flatMap((one) =>
-    secrets?.[one] ? [[one, secrets[one]]] : [],
-  )
-  const https = new HttpsAgent({ keepAlive: true, ...Object.fromEntries(given) })
+  const https = new HttpsAgent({
+    keepAlive: true,
+    ...(ca && { ca }),
+    ...(cert && { cert }),
+    ...(key && { key }),
+  })
   return async (url, largest, signal, { headers, ...options } = {}) => {
     const to = options.socketPath ? `unix:${options.socketPath}` : url.origin
     const check = (host?: string): void => {

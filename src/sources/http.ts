@@ -1,34 +1,22 @@
 /**
- * Any orchestrator, asked at two URLs of its own. docs/sources.md shows its answers. Beyond that:
+ * Any orchestrator, asked at two URLs of its own, as docs/sources.md says.
  *
- * - The pages of a list must be of one moment, which their URLs may name. A page of another epoch, or one that cannot be read, makes
- *   the list partial.
- * - Of an owner that gave a name only, or a uid only, {uid} and {name} are the same. "gone" and "terminal" then count with that
- *   `name`, and otherwise with the `uid`.
- * - A 404 without such a body, which any proxy, typing error or half-started server gives, is an error, and means alive. So does
- *   every other answer.
+ * - A page of another epoch, or one that cannot be read, makes the list partial.
+ * - For an owner with a name only, or a uid only, {uid} and {name} are the same. "gone" and "terminal" then count with that `name`.
+ * - A 404 without such a body, which a proxy or a half-started server gives, is an error, and means alive.
  */
 import { z } from 'zod'
-import type { Owner } from '../core/owner.ts'
 import { createGetJson, readAnswer } from './get-json.ts'
 import type { HttpSettings, Secrets } from './settings.ts'
-import {
-  type AskedSource,
-  draftOf,
-  endedAt,
-  type GivenEntry,
-  type LookUp,
-  type Page,
-  readPages,
-} from './source.ts'
+import { draftOf, endedAt, type LookUp, type Page, type PulledSource, readPages } from './source.ts'
 
 const LARGEST_PAGE = 32 * 1024 * 1024
 const LARGEST_ANSWER = 64 * 1024
 const MOST_PAGES = 1_000
-/** As a part of a path, however encoded, it leads elsewhere. */
+/** As a part of a path it leads elsewhere, also when it is encoded. */
 const STEP = /^\.{1,2}$/
 
-const text = z.string().optional()
+const text = z.string().exactOptional()
 const entry = z.object({
   address: z.string().min(1),
   network: text,
@@ -40,7 +28,7 @@ const entry = z.object({
   node: text,
   state: text,
 })
-const addressed = z.object({ address: z.string() })
+const addressed = z.object({ address: z.string() }).transform(({ address }) => [address])
 const page = z.object({
   epoch: z.string().min(1),
   complete: z.boolean(),
@@ -56,7 +44,7 @@ const answer = z.object({
   detail: z.string().nullish(),
 })
 
-export function openHttp(settings: HttpSettings, secrets: Secrets | undefined): AskedSource {
+export function openHttp(settings: HttpSettings, secrets: Secrets | undefined): PulledSource {
   const getJson = createGetJson(secrets)
   const token = secrets?.token
   const headers = token === undefined ? {} : { authorization: `Bearer ${token}` }
@@ -64,7 +52,7 @@ export function openHttp(settings: HttpSettings, secrets: Secrets | undefined): 
   return {
     async list(signal) {
       const first = new URL(settings.listUrl)
-      const draft = draftOf(entry, addressesOf, ({ address: _, ...rest }) => rest as GivenEntry)
+      const draft = draftOf(entry, addressed)
       const seen = new Set<string>()
       let isComplete = true
       const readPage = async (url: URL | null): Promise<Page> => {
@@ -78,15 +66,16 @@ export function openHttp(settings: HttpSettings, secrets: Secrets | undefined): 
         return { moment, items, next: next ? () => readPage(URL.parse(next, url)) : null }
       }
       const { moment: epoch, because } = await readPages(draft, () => readPage(first))
-      return draft.listing(epoch, because || (isComplete ? '' : 'it says so itself'))
+      return draft.listing(epoch, because || (isComplete ? '' : 'it declares so'))
     },
 
     async lookUp({ owner, epoch }, signal) {
-      if (STEP.test(owner.uid) || STEP.test(owner.name)) {
+      if (STEP.test(owner.uid) || STEP.test(owner.name))
         return { answer: 'unknown', detail: `${owner.name} cannot be asked for in a URL` }
-      }
-      const url = new URL(fill(settings.lookUpUrl, owner))
-      const { status, body } = await getJson(url, LARGEST_ANSWER, signal, { headers })
+      const filled = settings.lookUpUrl.replace(/\{(kind|name|uid)\}/g, (_, field: 'kind' | 'name' | 'uid') =>
+        encodeURIComponent(owner[field]),
+      )
+      const { status, body } = await getJson(new URL(filled), LARGEST_ANSWER, signal, { headers })
       const read = readAnswer(answer, { status: status === 404 ? 200 : status, body })
       const detail = read.detail ?? ''
       const unknown = (why: string): LookUp => ({ answer: 'unknown', detail: `${why} ${detail}`.trim() })
@@ -101,15 +90,4 @@ export function openHttp(settings: HttpSettings, secrets: Secrets | undefined): 
       return endedAt(read.since ? Date.parse(read.since) : 0, detail)
     },
   }
-}
-
-function addressesOf(item: unknown): readonly string[] {
-  const { data } = addressed.safeParse(item)
-  return data === undefined ? [] : [data.address]
-}
-
-function fill(template: string, owner: Owner): string {
-  return template.replace(/\{(kind|name|uid)\}/g, (_, field: 'kind' | 'name' | 'uid') =>
-    encodeURIComponent(owner[field]),
-  )
 }

@@ -6,9 +6,10 @@
  * Another report may be taken between reading and writing. So the last slice names the report that it was compared with, and does
  * not count if a later one was taken.
  *
- * Which source a caller may report for is the API's business: its `mayReport` sees the declaration before the answer says anything
- * about the source.
+ * The API decides which source a caller may report for: its `mayReport` sees the declaration before the answer says anything about
+ * the source.
  */
+import { timingSafeEqual } from 'node:crypto'
 import type pg from 'pg'
 import type { Command } from '../core/command.ts'
 import type { Refusal } from '../core/refusal.ts'
@@ -24,7 +25,7 @@ import {
   slicingChanges,
 } from './compare-report.ts'
 import { digestingList, readingEntries } from './entries.ts'
-import { isProof, proofOf } from './proof.ts'
+import { proofOf } from './proof.ts'
 import type { Begin, Report, Reported, Reporting, Verdict } from './report.ts'
 import type { GivenEntry } from './source.ts'
 import { keepVerdicts, networkNotFound, readStoredSource, type StoredSource, touch } from './stored-source.ts'
@@ -32,7 +33,7 @@ import { keepVerdicts, networkNotFound, readStoredSource, type StoredSource, tou
 /** Sources that are remembered; at the bound all are forgotten. */
 const MOST_REMEMBERED = 50_000
 
-/** Of a report of which nothing was taken. */
+/** The answer to a report that was not taken. */
 const NOTHING = { complete: false, counted: false, because: [], resend: false, digest: '', unreadable: 0 }
 
 type IntakeOptions = {
@@ -44,7 +45,7 @@ type IntakeOptions = {
 export class Intake {
   readonly #options: IntakeOptions
   readonly #logLimit = createLogLimit()
-  /** As an unchanged report left them. If that is still so, the next one is a single statement. */
+  /** As an unchanged report left them. While nothing changes, the next one is a single statement. */
   readonly #remembered = new Map<string, StoredSource>()
 
   constructor(options: IntakeOptions) {
@@ -64,7 +65,7 @@ export class Intake {
     // With a time from the future its misses would count too fast.
     const report = { ...input, begunAt: Math.min(input.begunAt, this.#options.ledger.now()) }
     try {
-      const reported = (await this.#tryRemembered(report)) ?? (await this.#take(report))
+      const reported = await this.#take(report)
       if (!('reason' in reported)) countReport(report.network, reported.complete, performance.now() - begun)
       return reported
     } catch (error) {
@@ -79,7 +80,7 @@ export class Intake {
     const stored = await this.#read(input)
     if ('reason' in stored) return stored
     const { network, source, epoch, verdicts } = input
-    // Another life of a source knows nothing of what was asked in this one (5.1).
+    // Another life of a source was not asked.
     const isCurrent = stored.source.epoch?.name === epoch
     const accepted = isCurrent ? await keepVerdicts(this.#options.database, network, source, verdicts) : 0
     return { accepted, ignored: verdicts.length - accepted }
@@ -91,7 +92,7 @@ export class Intake {
     return (isUnknown ? await this.#noteUnknown(reporting) : null) ?? stored
   }
 
-  /** Only the lock tells whether the network recovers: after a restore this call may be the first of all. */
+  /** Only the lock shows whether the network recovers: after a restore this call may be the first of all. */
   async #noteUnknown(reporting: Reporting): Promise<Refusal | null> {
     const { network, source, actor, traceId, deadline, mayReport } = reporting
     if (mayReport({ id: source, node: actor.node ?? '' }) !== null) return null
@@ -104,12 +105,8 @@ export class Intake {
   }
 
   #next({ network, source }: Reporting, { secret, head }: StoredSource, sequence: number): Begin {
-    return {
-      sequence,
-      head,
-      begunAt: this.#options.ledger.now(),
-      proof: proofOf(secret, network, source, head),
-    }
+    const proof = proofOf(secret, network, source, head)
+    return { sequence, head, begunAt: this.#options.ledger.now(), proof }
   }
 
   #answer(report: Report, stored: StoredSource, taken: Partial<Reported>): Reported {
@@ -119,12 +116,6 @@ export class Intake {
     return { ...NOTHING, ...taken, verifications: questions, next }
   }
 
-  async #tryRemembered(report: Report): Promise<Reported | null> {
-    const stored = this.#remembered.get(keyOf(report))
-    if (stored === undefined || report.mayReport(stored.source.declaration) !== null) return null
-    return 'unchanged' in report.content ? this.#tryUnchanged(report, report.content.unchanged, stored) : null
-  }
-
   /** Null: the list is not the stored one, or what is stored has changed. */
   async #tryUnchanged(report: Report, digest: string, before: StoredSource): Promise<Reported | null> {
     const fresh = freshnessIfUnchanged(report, digest, before, this.#options.ledger.now())
@@ -132,16 +123,21 @@ export class Intake {
     if (fresh === null || touched === null) return null
     const stored = { ...before, ...touched, fresh }
     if (this.#remembered.size >= MOST_REMEMBERED) this.#remembered.clear()
-    this.#remembered.set(keyOf(report), stored)
+    this.#remembered.set(JSON.stringify([report.network, report.source]), stored)
     const counted = fresh.countedTotal > before.fresh!.countedTotal
     const because = counted ? [] : ['TOO_SOON']
     return this.#answer(report, stored, { complete: true, counted, because, digest })
   }
 
   async #take(report: Report): Promise<Reported | Refusal> {
+    const { content, network, source, mayReport } = report
+    const known = this.#remembered.get(JSON.stringify([network, source]))
+    if ('unchanged' in content && known !== undefined && mayReport(known.source.declaration) === null) {
+      const unchanged = await this.#tryUnchanged(report, content.unchanged, known)
+      if (unchanged !== null) return unchanged
+    }
     const stored = await this.#read(report)
     if ('reason' in stored) return stored
-    const { content } = report
     return 'entries' in content
       ? this.#takeEntries(report, content.entries, stored)
       : this.#takeUnchanged(report, content.unchanged, stored)
@@ -167,18 +163,15 @@ export class Intake {
     const { network, source: id, deadline } = report
     const scope = { network, node: stored.source.declaration.node }
     const { entries, unreadable, unreadableCount } = await cooperatively(readingEntries(sent, scope))
-    if (unreadableCount > 0)
-      this.#logLimit(`${network}/${id}`, (more) =>
-        this.#options.log?.warn(
-          { network, source: id, unreadable, ...more },
-          'a report has entries that cannot be read',
-        ),
-      )
-    const complete = report.complete && unreadableCount === 0
-    const because = [
-      ...(report.complete ? [] : ['DECLARED']),
-      ...(unreadableCount > 0 ? ['UNREADABLE_ENTRY'] : []),
-    ]
+    const because = report.complete ? [] : ['DECLARED']
+    if (unreadableCount > 0) {
+      because.push('UNREADABLE_ENTRY')
+      this.#logLimit(`${network}/${id}`, (more) => {
+        const about = { network, source: id, unreadable, ...more }
+        this.#options.log?.warn(about, 'a report has entries that cannot be read')
+      })
+    }
+    const complete = because.length === 0
     const digest = complete ? await cooperatively(digestingList(entries)) : ''
     const unchanged = await this.#tryUnchanged(report, digest, stored)
     if (unchanged !== null) return unchanged
@@ -199,7 +192,8 @@ export class Intake {
     changes: Changes & Pick<Command<'report'>, 'because' | 'complete'>,
   ): Promise<Partial<Reported> | Refusal> {
     const { network, source, traceId, epoch, sequence, head, begunAt, proof, deadline } = report
-    const proven = isProof(proof, proofOf(secret, network, source, head))
+    const right = proofOf(secret, network, source, head)
+    const proven = proof.length === right.length && timingSafeEqual(proof, right)
     const begun = { epoch, sequence, head, begunAt, proven }
     const actor = { name: source, node: null }
     const rest = { cause: 'REPORT', requestId: null, fingerprint: null, traceId }
@@ -213,8 +207,4 @@ export class Intake {
     const isKept = last !== null && (counted || because.join() === 'TOO_SOON')
     return { complete, counted, because, digest: isKept ? last.digest : '' }
   }
-}
-
-function keyOf({ network, source }: Reporting): string {
-  return JSON.stringify([network, source])
 }

@@ -4,13 +4,12 @@
  * - The list is paged at one resourceVersion and never taken from a cache (`resourceVersion=0`). Pages that come from
  *   another version, or run out while being paged (410), make it partial; so does a list that is older than the one before
  *   (kubernetes#59848: an API server that lags behind).
- * - Phases, as whereabouts#162 teaches: a pod has ended if it has Succeeded or Failed, is not being deleted, and every container has
- *   the time when it finished. Every other pod is alive. The containers of a Failed pod on a node that is out of reach may still run.
+ * - A pod has ended if it has Succeeded or Failed, is not being deleted, and every container has the time when it finished
+ *   (whereabouts#162). Every other pod is alive: containers of a Failed pod on a node that is out of reach may still run.
  *   A Pending pod has no address yet and is in no list; a look-up finds it.
  * - `gone`: the API server's own NotFound about this very pod, or a pod of the same name with another uid.
- * - Pods in their host's network have their node's address, which no lease has: left out.
- * - The epoch is the uid of the namespace kube-system, the cluster's only identity: another cluster at the same address is
- *   another life. Rights needed: list and get pods, get the namespace kube-system.
+ * - Pods in their host's network are left out: they have their node's address.
+ * - The epoch is the uid of the namespace kube-system, the cluster's only identity.
  */
 import type { RequestOptions } from 'node:https'
 import { type Cluster, KubeConfig, type User } from '@kubernetes/client-node'
@@ -19,7 +18,16 @@ import { TERMINAL } from '../core/event.ts'
 import type { Owner } from '../core/owner.ts'
 import { type Answered, createGetJson, readAnswer } from './get-json.ts'
 import type { KubernetesSettings, Secrets } from './settings.ts'
-import { type AskedSource, draftOf, type GivenEntry, type LookUp, type Page, readPages } from './source.ts'
+import {
+  draftOf,
+  type GivenEntry,
+  type Listing,
+  type LookUp,
+  type Page,
+  type PulledSource,
+  type Question,
+  readPages,
+} from './source.ts'
 
 /** Pods of a page, 4 ms to parse. The API server's own clients ask for 500, which hold the process for 20. */
 const PAGE = 100
@@ -55,17 +63,22 @@ const pod = z.object({
     })
     .nullish(),
 })
-/** Of a pod that cannot be read the rest; the first of its addresses, where the others are no text. */
-const addressed = z.object({
-  spec: z.object({ hostNetwork: z.boolean().nullish().catch(null) }).catch({ hostNetwork: null }),
-  status: z.object({ podIP: addresses.podIP.catch(null), podIPs: addresses.podIPs.catch(null) }),
-})
+/** The addresses of a pod, also of one that cannot be read; only the first where the others are no text. */
+const addressed = z
+  .object({
+    spec: z.object({ hostNetwork: z.boolean().nullish().catch(null) }).catch({ hostNetwork: null }),
+    status: z.object({ podIP: addresses.podIP.catch(null), podIPs: addresses.podIPs.catch(null) }),
+  })
+  .transform(({ spec, status: { podIP, podIPs } }) => {
+    const all = spec.hostNetwork === true ? [] : [podIP, ...(podIPs ?? []).map(({ ip }) => ip)]
+    return all.flatMap((address) => address || [])
+  })
 const page = z.object({
   kind: z.literal('PodList'),
   items: z.array(z.unknown()),
   metadata: z.object({ continue: text, resourceVersion: z.string().min(1) }),
 })
-const namespaceRead = z.object({ metadata: z.object({ uid: z.string().min(1) }) })
+const kubeSystem = z.object({ metadata: z.object({ uid: z.string().min(1) }) })
 const notFound = z.object({
   kind: z.literal('Status'),
   reason: z.literal('NotFound'),
@@ -74,79 +87,77 @@ const notFound = z.object({
 
 type Pod = z.infer<typeof pod>
 
-export function openKubernetes(settings: KubernetesSettings, secrets: Secrets | undefined): AskedSource {
-  const config = readKubeConfig(settings, secrets)
-  const cluster = config.getCurrentCluster()
-  if (cluster === null) throw new Error('its kubeconfig names no cluster for its context')
-  const server = cluster.server.replace(/\/+$/, '')
-  // Its certificates come with each call.
-  const getJson = createGetJson(secrets && { origin: secrets.origin })
+export class Kubernetes implements PulledSource {
+  readonly #config: KubeConfig
+  readonly #cluster: Cluster
+  readonly #getJson: ReturnType<typeof createGetJson>
   /** Of this cluster, the version of the last list. */
-  let latest = { uid: '', version: 0n }
+  #latest = { uid: '', version: 0n }
 
-  async function answerTo(path: string, signal: AbortSignal): Promise<Answered> {
-    const options: RequestOptions = {}
-    await config.applyToHTTPSOptions(options)
-    const { agent, ...login } = options
-    // Its agent would keep certificates that have been renewed since; only it knows the way through a proxy.
-    const through = cluster?.proxyUrl === undefined ? login : options
-    return getJson(new URL(server + path), LARGEST_ANSWER, signal, through)
+  constructor(settings: KubernetesSettings, secrets: Secrets | undefined) {
+    this.#config = readKubeConfig(settings, secrets)
+    const cluster = this.#config.getCurrentCluster()
+    if (cluster === null) throw new Error('its kubeconfig names no cluster for its context')
+    this.#cluster = cluster
+    // Its certificates come with each call.
+    this.#getJson = createGetJson(secrets && { origin: secrets.origin })
   }
 
-  async function clusterUid(signal: AbortSignal): Promise<string> {
-    const { metadata } = readAnswer(namespaceRead, await answerTo('/api/v1/namespaces/kube-system', signal))
-    return metadata.uid
+  async list(signal: AbortSignal): Promise<Listing> {
+    const epoch = await this.#clusterUid(signal)
+    const draft = draftOf(pod.transform(describe), addressed)
+    const readPage = async (from?: string): Promise<Page> => {
+      const query = new URLSearchParams({ limit: String(PAGE), ...(from && { continue: from }) })
+      const { items, metadata } = readAnswer(page, await this.#answerTo(`/api/v1/pods?${query}`, signal))
+      const { resourceVersion: moment, continue: next } = metadata
+      return { moment, items, next: next ? () => readPage(next) : null }
+    }
+    const { moment: version, because } = await readPages(draft, readPage)
+    return draft.listing(epoch, because || this.#staleness(epoch, version))
+  }
+
+  async lookUp({ owner, epoch }: Question, signal: AbortSignal): Promise<LookUp> {
+    const [namespace = '', name = '', ...more] = owner.name.split('/')
+    if (!NAMESPACE.test(namespace) || !NAME.test(name) || more.length > 0)
+      return { answer: 'unknown', detail: `${owner.name} is not <namespace>/<name> of a pod` }
+    const answered = await this.#answerTo(`/api/v1/namespaces/${namespace}/pods/${name}`, signal)
+    const found = answerAbout(owner, namespace, name, answered)
+    if (found.answer !== 'gone' && found.answer !== 'terminal') return found
+    // Another cluster that answers at this address since the last list knows nothing of this pod.
+    const uid = await this.#clusterUid(signal)
+    if (uid === epoch) return found
+    return { answer: 'unknown', detail: `the cluster was ${epoch} and is ${uid}: ${found.detail}` }
+  }
+
+  async #answerTo(path: string, signal: AbortSignal): Promise<Answered> {
+    const { server, proxyUrl } = this.#cluster
+    const options: RequestOptions = {}
+    await this.#config.applyToHTTPSOptions(options)
+    // Its agent would keep certificates that have been renewed since; only the agent knows the way through a proxy.
+    if (proxyUrl === undefined) delete options.agent
+    return this.#getJson(new URL(server.replace(/\/+$/, '') + path), LARGEST_ANSWER, signal, options)
+  }
+
+  async #clusterUid(signal: AbortSignal): Promise<string> {
+    return readAnswer(kubeSystem, await this.#answerTo('/api/v1/namespaces/kube-system', signal)).metadata.uid
   }
 
   /** Versions are numbers that grow, though the API server promises it only since 1.35. */
-  function staleness(uid: string, text: string): string {
+  #staleness(uid: string, text: string): string {
     if (!/^[0-9]{1,20}$/.test(text)) return ''
     const version = BigInt(text)
-    if (latest.uid === uid && version < latest.version) {
+    const latest = this.#latest
+    if (latest.uid === uid && version < latest.version)
       return `version ${version} is older than ${latest.version}, seen before`
-    }
-    latest = { uid, version }
+    this.#latest = { uid, version }
     return ''
   }
-
-  return {
-    async list(signal) {
-      const epoch = await clusterUid(signal)
-      const draft = draftOf(pod, addressesOf, describe)
-      const readPage = async (from?: string): Promise<Page> => {
-        const query = new URLSearchParams({ limit: String(PAGE), ...(from && { continue: from }) })
-        const { items, metadata } = readAnswer(page, await answerTo(`/api/v1/pods?${query}`, signal))
-        const { resourceVersion: moment, continue: next } = metadata
-        return { moment, items, next: next ? () => readPage(next) : null }
-      }
-      const { moment: version, because } = await readPages(draft, readPage)
-      return draft.listing(epoch, because || staleness(epoch, version))
-    },
-
-    async lookUp({ owner, epoch }, signal) {
-      const path = pathOf(owner.name)
-      if (path === null)
-        return { answer: 'unknown', detail: `${owner.name} is not <namespace>/<name> of a pod` }
-      const found = answerAbout(owner, await answerTo(path, signal))
-      if (found.answer !== 'gone' && found.answer !== 'terminal') return found
-      // Another cluster that answers at this address since the last list knows nothing of this pod.
-      const uid = await clusterUid(signal)
-      if (uid === epoch) return found
-      return { answer: 'unknown', detail: `the cluster was ${epoch} and is ${uid}: ${found.detail}` }
-    },
-  }
 }
 
-/** Of a pod; null: it is not the name of one. */
-function pathOf(owner: string): string | null {
-  const [namespace = '', name = '', ...more] = owner.split('/')
-  const isName = NAMESPACE.test(namespace) && NAME.test(name) && more.length === 0
-  return isName ? `/api/v1/namespaces/${namespace}/pods/${name}` : null
-}
-
-function answerAbout(owner: Owner, answered: Answered): LookUp {
-  const [namespace, name] = owner.name.split('/') as [string, string]
-  if (isNotFound(answered, name)) return { answer: 'gone', detail: `pods "${name}" not found` }
+function answerAbout(owner: Owner, namespace: string, name: string, answered: Answered): LookUp {
+  // Of a server that knows pods and not this one; a 404 of anything else is an error.
+  if (answered.status === 404 && notFound.safeParse(answered.body).data?.details.name === name)
+    return { answer: 'gone', detail: `pods "${name}" not found` }
   const found = readAnswer(pod, answered)
   const { uid } = found.metadata
   if (found.metadata.name !== name || found.metadata.namespace !== namespace)
@@ -159,31 +170,20 @@ function answerAbout(owner: Owner, answered: Answered): LookUp {
 }
 
 function describe(one: Pod): Omit<GivenEntry, 'address'> {
-  const { name, namespace, uid } = one.metadata
-  const state = finishedAt(one) === null ? stateOf(one) : TERMINAL
+  const { name, namespace, uid, deletionTimestamp } = one.metadata
+  const phase = (one.status?.phase ?? '').toLowerCase()
+  // A phase of this name does not mean that it has ended.
+  const alive = deletionTimestamp ? 'terminating' : phase === TERMINAL ? '' : phase
+  const state = finishedAt(one) === null ? alive : TERMINAL
   return { kind: 'pod', name: `${namespace}/${name}`, uid, node: one.spec.nodeName ?? '', state }
 }
 
-function addressesOf(item: unknown): readonly string[] {
-  const { data } = addressed.safeParse(item)
-  if (data === undefined || data.spec.hostNetwork === true) return []
-  const { podIP, podIPs } = data.status
-  return [podIP, ...(podIPs ?? []).map(({ ip }) => ip)].flatMap((address) => address || [])
-}
-
-function stateOf({ metadata, status }: Pod): string {
-  if (metadata.deletionTimestamp) return 'terminating'
-  const phase = (status?.phase ?? '').toLowerCase()
-  // Not the state that means ended.
-  return phase === TERMINAL ? '' : phase
-}
-
-/** When the last of its containers finished; null: it has not ended for good, or its statuses do not tell. */
+/** When the last of its containers finished; null: it has not ended for good, or its statuses leave it open. */
 function finishedAt({ metadata, spec, status }: Pod): number | null {
   if (status?.phase !== 'Succeeded' && status?.phase !== 'Failed') return null
   if (metadata.deletionTimestamp) return null
   const { containerStatuses, initContainerStatuses, ephemeralContainerStatuses } = status
-  // Of a container without a status it is not known that it finished.
+  // A container without a status may still run.
   const reported = containerStatuses?.length ?? 0
   if (reported === 0 || reported < (spec.containers?.length ?? 0)) return null
   const finished = [containerStatuses, initContainerStatuses, ephemeralContainerStatuses]
@@ -191,11 +191,6 @@ function finishedAt({ metadata, spec, status }: Pod): number | null {
     .map(({ state }) => Date.parse(state?.terminated?.finishedAt ?? ''))
   // 0: the API server did not see the container's end.
   return finished.every((at) => at > 0) ? Math.max(...finished) : null
-}
-
-/** Of a server that knows pods and not this one; a 404 of anything else is none. */
-function isNotFound({ status, body }: Answered, name: string): boolean {
-  return status === 404 && notFound.safeParse(body).data?.details.name === name
 }
 
 function readKubeConfig({ context, server }: KubernetesSettings, secrets: Partial<Secrets> = {}): KubeConfig {

@@ -53,7 +53,7 @@ export type Reported = {
   readonly digest: string
   readonly unreadable: number
   readonly verifications: readonly Verification[]
-  /** For the next report, if its source begins to look after this answer. */
+  /** For the next report, if its source scans after this answer. */
   readonly next: Begin
 }
 

@@ -1,8 +1,6 @@
 /**
- * What the declaration of a source may contain; docs/sources.md has the settings of each kind. A declaration comes over the API and
- * is kept in the log, so secrets are not in it: they are in a file on the server (IPLEDGER_SOURCE_SECRETS) that is read when the
- * process starts. Each entry names the one origin that its secrets may be sent to, and a unix socket is asked only where an entry
- * names it.
+ * The settings in the declaration of a source; docs/sources.md lists them. A declaration comes over the API and is kept in the log,
+ * so secrets are not in it: they are in a file on the server (IPLEDGER_SOURCE_SECRETS) that is read when the process starts.
  */
 import { readFileSync } from 'node:fs'
 import { BlockList, isIP } from 'node:net'
@@ -14,6 +12,8 @@ import { invalid, type Refusal } from '../core/refusal.ts'
 
 const MOST_LABELS = 16
 const SOCKET = '/var/run/docker.sock'
+const HOST = 'must be a host name or an address'
+const FILE = 'the file that IPLEDGER_SOURCE_SECRETS names on the server'
 
 const line = (most: number) =>
   z
@@ -29,7 +29,7 @@ const dockerFields = z.strictObject({
   /** Sockets have short paths (sockaddr_un). */
   socketPath: line(107).startsWith('/', 'must be an absolute path').optional(),
   host: line(253)
-    .regex(/^[A-Za-z0-9.:_-]+$/, 'must be a host name or an address')
+    .regex(/^[A-Za-z0-9.:_-]+$/, HOST)
     .optional(),
   port: z.int().min(1).max(65_535).optional(),
   tls: z.boolean().optional(),
@@ -39,35 +39,28 @@ const dockerFields = z.strictObject({
     .default('container'),
   labels: z.array(line(253)).max(MOST_LABELS, `must be at most ${MOST_LABELS}`).default([]),
 })
-const docker = dockerFields
-  .refine((one) => one.host === undefined || one.socketPath === undefined, {
-    path: ['socketPath'],
-    message: 'must not be given with host: a source has one engine',
-  })
-  .refine((one) => (one.host === undefined) === (one.port === undefined), {
-    path: ['port'],
-    message: 'goes with host: give both, or neither and the socket is used',
-  })
-  .refine((one) => one.tls === undefined || one.host !== undefined, {
-    path: ['tls'],
-    message: 'is for an engine that is reached by host and port',
-  })
-  .refine((one) => one.host === undefined || URL.canParse(engineOf(one)), {
-    path: ['host'],
-    message: 'must be a host name or an address',
-  })
+const docker = dockerFields.superRefine(({ host, port, tls, socketPath }, context) => {
+  const refuse = (field: string, message: string) =>
+    context.addIssue({ code: 'custom', path: [field], message })
+  if (host !== undefined && socketPath !== undefined)
+    refuse('socketPath', 'must not be given with host: a source has one engine')
+  if ((host === undefined) !== (port === undefined))
+    refuse('port', 'goes with host: give both, or neither and the socket is used')
+  if (host === undefined && tls !== undefined)
+    refuse('tls', 'is for an engine that is reached by host and port')
+  if (host !== undefined && !URL.canParse(engineOf({ host, port }))) refuse('host', HOST)
+})
 
 const kubernetes = z
   .strictObject({
     context: line(253).optional(),
     server: url.refine((server) => server.startsWith('https:'), 'must be an https URL').optional(),
   })
-  .refine((one) => one.context === undefined || one.server === undefined, {
+  .refine(({ context, server }) => context === undefined || server === undefined, {
     path: ['context'],
     message: 'must not be given with server: a context names its own',
   })
 
-/** lookUpUrl names the workload: an answer about another is not an answer. */
 const http = z.strictObject({
   listUrl: url,
   lookUpUrl: line(2_000)
@@ -100,50 +93,43 @@ export function readSettings<K extends SourceKind>(kind: K, settings: unknown): 
   const read = SETTINGS[kind].safeParse(settings)
   if (read.success) return read.data as SettingsOf<K>
   const issue = read.error.issues[0]!
-  if (issue.code !== 'unrecognized_keys') {
-    return invalid(['settings', ...issue.path].join('.'), issue.message)
-  }
-  const field = issue.keys[0]!
-  return invalid(`settings.${field}`, whyUnknown(kind, field))
+  if (issue.code !== 'unrecognized_keys') return invalid(['settings', ...issue.path].join('.'), issue.message)
+  const [field = ''] = issue.keys
+  const known = Object.keys(SETTINGS[kind].shape)
+  let why = `is not a setting of kind ${kind}; it has ${known.join(', ')}`
+  if (SECRET_LIKE.test(field)) why = `secrets are not settings: put it into ${FILE}`
+  else if (known.length === 0) why = 'a source that reports has no settings'
+  return invalid(`settings.${field}`, why)
 }
 
-function isRefusal(read: object): read is Refusal {
-  return 'reason' in read
-}
-
-/** What is wrong with a declaration: its settings, or that it claims to see what its kind cannot; null: nothing. */
+/** What is wrong with a declaration: its settings, or a sight that its kind cannot have; null: nothing. */
 export function checkDeclaration({ kind, node, ownerKinds, settings }: SourceDeclaration): Refusal | null {
   const read = readSettings(kind, settings)
-  if (isRefusal(read)) return read
-  if (kind === 'kubernetes' && node !== '') {
-    return invalid('sight.node', 'an API server sees its cluster, whose pods say themselves where they are')
-  }
-  // Of any other kind it would answer that there is none.
+  if ('reason' in read) return read as Refusal
+  if (kind === 'kubernetes' && node !== '')
+    return invalid('sight.node', 'an API server sees its whole cluster; each pod names its node')
+  // It would answer that there is none of any other kind.
   const sees = kind === 'kubernetes' ? 'pod' : kind === 'docker' ? (read as DockerSettings).kind : null
-  if (sees !== null && ownerKinds.some((one) => one !== sees)) {
-    return invalid(
-      'sight.ownerKinds',
-      `must be ${sees}: a source of kind ${kind} with these settings sees no other`,
-    )
-  }
-  return null
+  if (sees === null || ownerKinds.every((one) => one === sees)) return null
+  const why = `must be ${sees}: a source of kind ${kind} with these settings sees no other`
+  return invalid('sight.ownerKinds', why)
 }
 
-/** Why the file on the server forbids to ask where its settings lead; null: it does not. */
+/** Why the file on the server forbids to ask where these settings lead; null: it does not. */
 export function checkAllowed(
   secrets: SourceSecrets,
   network: string,
   { id, kind, settings }: SourceDeclaration,
 ): Refusal | null {
   const allowed = secrets[`${network}/${id}`]?.origin
-  const why = leadsTo(kind, settings).map((to) => whyNotAsked(originOf(to), allowed))
+  const why = originsOf(kind, settings).map((to) => whyNotAsked(to, allowed))
   const bad = why.find((one) => one !== null)
   return bad === undefined ? null : invalid('settings', bad)
 }
 
 /**
- * What to add to the file on the server, if it does not name a source that is asked; null: it does. The server's operator decides
- * where it may connect, so a caller of some networks registers no other.
+ * What to add to the file on the server, if it does not name a source that is asked; null: it does. A caller of some networks
+ * registers no other: the server's operator decides where it may connect.
  */
 export function missingEntry(
   secrets: SourceSecrets,
@@ -151,21 +137,16 @@ export function missingEntry(
   { id, kind, settings }: SourceDeclaration,
 ): string | null {
   if (kind === 'push' || secrets[`${network}/${id}`] !== undefined) return null
-  const [to] = leadsTo(kind, settings)
-  const origin = to === undefined ? 'https://host:port' : originOf(to)
+  const [origin = 'https://host:port'] = originsOf(kind, settings)
   const entry = `{"${network}/${id}": {"origin": "${origin}"}}`
   return `source ${id} is not in ${FILE}: add ${entry} and start ipledger again`
 }
 
-function hostOf(to: string): string {
-  return to.startsWith('unix:') ? '' : new URL(to).hostname.replace(/^\[|\]$/g, '')
-}
-
-/** Not known of a kubeconfig before it is read. */
-function leadsTo(kind: SourceKind, settings: unknown): readonly string[] {
-  if (kind === 'docker') return [engineOf(settings as DockerSettings)]
+/** Where these settings lead; that of a kubeconfig is not known before it is read. */
+function originsOf(kind: SourceKind, settings: unknown): readonly string[] {
+  if (kind === 'docker') return [originOf(engineOf(settings as DockerSettings))]
   const { listUrl, lookUpUrl, server } = settings as Partial<HttpSettings & KubernetesSettings>
-  return [listUrl, lookUpUrl, server].filter((one) => one !== undefined)
+  return [listUrl, lookUpUrl, server].filter((one) => one !== undefined).map(originOf)
 }
 
 /** Link-local, and where clouds answer with the credentials of the machine. A BlockList finds IPv4-mapped spellings as well. */
@@ -182,13 +163,11 @@ LOOPBACK.addAddress('0.0.0.0', 'ipv4')
 LOOPBACK.addAddress('::1', 'ipv6')
 LOOPBACK.addAddress('::', 'ipv6')
 
-const FILE = 'the file that IPLEDGER_SOURCE_SECRETS names on the server'
-
 const isIn = (list: BlockList, host: string): boolean =>
   isIP(host) !== 0 && list.check(host, isIP(host) === 6 ? 'ipv6' : 'ipv4')
 
 /**
- * IPv4 addresses that an IPv6 one stands for behind a NAT64: at the end of 64:ff9b::/96, and in 64:ff9b:1::/48 (RFC 8215)
+ * The IPv4 addresses that an IPv6 address leads to behind a NAT64: at the end of 64:ff9b::/96, and in 64:ff9b:1::/48 (RFC 8215)
  * wherever a prefix of 48 to 96 bits puts it (RFC 6052).
  */
 function translated(host: string): readonly string[] {
@@ -198,15 +177,16 @@ function translated(host: string): readonly string[] {
   const at96 = low(32n)
   const at48 = [(low(16n, 64n) << 16n) | low(16n, 40n), (low(8n, 64n) << 24n) | low(24n, 32n), low(32n, 24n)]
   const inner =
-    value >> 32n === 0x64ff9bn << 64n ? [at96] : value >> 80n === 0x64ff9b0001n ? [at96, ...at48] : []
+    value >> 80n === 0x64ff9b0001n ? [at96, ...at48] : value >> 32n === 0x64ff9bn << 64n ? [at96] : []
   return inner.map((one) => formatValue(4, one))
 }
 
 /**
- * Why a source is not asked at `to`, an origin or `unix:` and a path; null: it may be. `host`: an address that a name leads to.
+ * Why a source is not asked at `to`, an origin or `unix:` and a path; null: it may be. `address`: one that its name leads to.
  * `allowed` is the origin of its entry in the file on the server.
  */
-export function whyNotAsked(to: string, allowed: string | undefined, host = hostOf(to)): string | null {
+export function whyNotAsked(to: string, allowed: string | undefined, address?: string): string | null {
+  const host = address ?? (to.startsWith('unix:') ? '' : new URL(to).hostname.replace(/^\[|\]$/g, ''))
   if ([host, ...translated(host)].some((one) => isIn(NEVER_ASKED, one)))
     return `${host} is link-local or gives out a machine's credentials: ipledger never asks there`
   const needsEntry = to.startsWith('unix:') || host === 'localhost' || isIn(LOOPBACK, host)
@@ -220,20 +200,9 @@ function originOf(to: string): string {
   return to.startsWith('unix:') ? to : new URL(to).origin
 }
 
-function whyUnknown(kind: SourceKind, field: string): string {
-  if (SECRET_LIKE.test(field)) {
-    return 'secrets are not settings: put it into the file that IPLEDGER_SOURCE_SECRETS names on the server'
-  }
-  const known = Object.keys(SETTINGS[kind].shape)
-  return known.length === 0
-    ? 'a source that reports has no settings'
-    : `is not a setting of kind ${kind}; it has ${known.join(', ')}`
-}
-
 function isPlainUrl(text: string): boolean {
-  if (!URL.canParse(text)) return false
-  const { protocol, username, password, hash } = new URL(text)
-  return /^https?:$/.test(protocol) && username === '' && password === '' && hash === ''
+  const { protocol = '', username, password, hash } = URL.parse(text) ?? {}
+  return /^https?:$/.test(protocol) && !username && !password && !hash
 }
 
 const secret = z.string().min(1).optional()

@@ -1,14 +1,13 @@
 /**
- * The answers of a source that is asked, of any kind. Leases are taken back on them, so every kind keeps these rules:
+ * The answers of a pulled source of any kind. Leases are taken back on them, so every kind keeps these rules:
  *
  * - A list is of one moment after it was begun, from the authority and not from a cache of it (mirendev#856).
  * - It is complete only if everything of its scope is in it. If anything could not be asked, paged to its end or read, it is
  *   partial, and a partial list only protects.
- * - A workload that is stopped, paused, restarting or in an unknown phase is alive. `terminal` is one that has ended for good and is
- *   listed all the same.
+ * - A workload that is stopped, paused, restarting or in an unknown phase is alive. `terminal` has ended, and is still listed.
  * - `gone` is the authority's own "no such thing" for this very workload. Every other answer (an error, a time-out, a
  *   missing attribute) is not `gone`.
- * - An epoch is one life of the authority: of Docker the engine, of Kubernetes the cluster, of http what it says. `gone` and
+ * - An epoch is one life of the authority: of Docker the engine, of Kubernetes the cluster, of http what it answers. `gone` and
  *   `terminal` from another one than listed, behind the same address, are `unknown`.
  */
 import { z } from 'zod'
@@ -24,12 +23,12 @@ export type GivenEntry = Entry & {
 export type Listing = {
   readonly epoch: string
   readonly complete: boolean
-  /** Why it is not complete, for people; empty: it is. */
+  /** Why it is not complete; empty: it is. */
   readonly because: string
   readonly entries: readonly GivenEntry[]
 }
 
-/** Does this workload exist, whatever address it has? */
+/** Whether this workload exists, with this address or another. */
 export type Question = {
   readonly owner: Owner
   readonly address: string
@@ -41,7 +40,7 @@ export type Question = {
 
 export type LookUp =
   /**
-   * live: it exists, in whatever state. gone: the authority knows no such workload; of a source of a node: not here.
+   * live: it exists, in any state. gone: the authority knows no such workload; of a source of a node: not here.
    * unknown: answered, but not clearly. error: it could not be asked. All but gone mean alive.
    */
   | { readonly answer: 'live' | 'gone' | 'unknown' | 'error'; readonly detail: string }
@@ -49,7 +48,7 @@ export type LookUp =
   | { readonly answer: 'terminal'; readonly since: number; readonly detail: string }
 
 /** `list` rejects when there is no answer at all. Both end with the signal. */
-export type AskedSource = {
+export type PulledSource = {
   list(signal: AbortSignal): Promise<Listing>
   lookUp(question: Question, signal: AbortSignal): Promise<LookUp>
 }
@@ -60,25 +59,23 @@ export const MOST_ENTRIES = 200_000
 /** Unreadable items that a sentence names. */
 const MOST_NAMED = 3
 
-/** A list in the making, of items of which each has addresses and a description. */
-export function draftOf<T>(
-  what: z.ZodType<T>,
-  addressesOf: (item: unknown) => readonly string[],
-  describe: (one: T) => Omit<GivenEntry, 'address'>,
+/** A list in the making. Each item becomes an entry for each of its addresses. */
+export function draftOf(
+  description: z.ZodType<Omit<GivenEntry, 'address'>>,
+  addresses: z.ZodType<readonly string[]>,
 ) {
   const entries: GivenEntry[] = []
   const unread: string[] = []
   return {
     entries,
-    /** If it cannot be read, its addresses are in use all the same, and the list is partial. */
+    /** Keeps the addresses of an item that cannot be read; the list is then partial. */
     add(item: unknown): void {
-      const { data, error } = what.safeParse(item)
+      const { data, error } = description.safeParse(item)
       if (error !== undefined) {
         const named = unread.length < MOST_NAMED
         unread.push(named ? `${JSON.stringify(item).slice(0, 100)}: ${z.prettifyError(error)}` : '')
       }
-      const described = data === undefined ? {} : describe(data)
-      for (const address of new Set(addressesOf(item))) entries.push({ address, ...described })
+      for (const address of new Set(addresses.safeParse(item).data)) entries.push({ ...data, address })
     },
     /** `because`: why it is not complete, beside what could not be read. */
     listing(epoch: string, because = ''): Listing {
@@ -96,7 +93,7 @@ export type Page = {
   readonly next: (() => Promise<Page>) | null
 }
 
-/** Reads a list to its end. `because`: why that failed; what was read before protects. @throws when the first page cannot be read */
+/** Reads a list to its end. `because`: why that failed; the pages before are kept. @throws when the first page cannot be read */
 export async function readPages(
   { entries, add }: Pick<ReturnType<typeof draftOf>, 'entries' | 'add'>,
   readFirst: () => Promise<Page>,
@@ -129,7 +126,7 @@ const LONGEST_SENTENCE = 500
 // biome-ignore lint/suspicious/noControlCharactersInRegex: those are what it replaces
 const CONTROL_CHARACTERS = /[\u0000-\u001f\u007f-\u009f]+/g
 
-/** A source's text, or an error's, for people: short, and text that PostgreSQL takes (it holds no NUL). */
+/** The text of a source or of an error as one short line that PostgreSQL takes (without NUL). */
 export function sentence(input: unknown): string {
   const cause = input instanceof Error && input.cause instanceof Error ? `: ${input.cause.message}` : ''
   const text = `${input instanceof Error ? input.message : input}${cause}`.trim()

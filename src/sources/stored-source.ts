@@ -1,7 +1,6 @@
 /** A source as it is stored when it reports. An unchanged list only touches its row; verdicts answer its look-ups. */
 import type pg from 'pg'
 import { z } from 'zod'
-import { isMalformed, parseAddress } from '../core/address.ts'
 import type { Freshness } from '../core/command.ts'
 import type { SourceState } from '../core/image.ts'
 import { type Refusal, refusal } from '../core/refusal.ts'
@@ -74,38 +73,33 @@ export async function touch(
 }
 
 type Question = Omit<Verification, 'id'> & { readonly head: number }
+/** Address, kind and uid of the owner, and the head of the question: a late answer is none to a later question. */
+const idFields = z.tuple([z.union([z.ipv4(), z.ipv6()]), z.string(), z.string(), z.int()])
 
-/** An id names the head that it was asked at: a late answer must not be taken for one to a later question. */
 function questionsOf(found: unknown): readonly Verification[] {
-  return ((found as readonly Question[] | null) ?? []).map(({ head, ...question }) => {
-    const { kind, uid } = question.owner
-    const text = JSON.stringify([question.address, kind, uid, head])
-    return { ...question, id: Buffer.from(text).toString('base64url') }
-  })
+  const questions: Verification[] = []
+  for (const { head, ...question } of (found as readonly Question[] | null) ?? []) {
+    const { address, owner } = question
+    const id = Buffer.from(JSON.stringify([address, owner.kind, owner.uid, head])).toString('base64url')
+    questions.push({ ...question, id })
+  }
+  return questions
 }
 
-/** How many were waited for. */
+/** Answers how many of them answer an open question. */
 export async function keepVerdicts(
   database: pg.Pool,
   network: string,
   source: string,
   verdicts: readonly Verdict[],
 ): Promise<number> {
-  const answers = verdicts.flatMap(({ id, ...verdict }) => {
-    const question = decodeId(id)
-    return question === null ? [] : [{ ...question, ...verdict }]
-  })
+  const answers: object[] = []
+  for (const { id, ...verdict } of verdicts)
+    try {
+      const [address, kind, uid, head] = idFields.parse(JSON.parse(Buffer.from(id, 'base64url').toString()))
+      answers.push({ address, kind, uid, head, ...verdict })
+    } catch {
+      // An id that was not given here answers no question.
+    }
   return (await ask(database, ANSWER, [network, source, JSON.stringify(answers)])).length
-}
-
-const isAddress = (text: string): boolean => !isMalformed(parseAddress(text))
-const idFields = z.tuple([z.string().refine(isAddress), z.string(), z.string(), z.int()])
-
-function decodeId(id: string) {
-  try {
-    const [address, kind, uid, head] = idFields.parse(JSON.parse(Buffer.from(id, 'base64url').toString()))
-    return { address, kind, uid, head }
-  } catch {
-    return null
-  }
 }

@@ -8,7 +8,7 @@ import { beforeEach, expect, onTestFinished, test, vi } from 'vitest'
 import { Agent } from '../../src/agent/agent.ts'
 import { CallFailed } from '../../src/client/call-failed.ts'
 import { createClient, type IpledgerClient } from '../../src/client/client.ts'
-import { type Look, OWN } from '../../src/cni/namespaces.ts'
+import { OWN, type Scan } from '../../src/cni/namespaces.ts'
 import { ErrorInfoSchema } from '../../src/gen/google/rpc/error_details_pb.ts'
 import { createLogger } from '../../src/telemetry.ts'
 import { useProxy } from '../support/proxy.ts'
@@ -28,7 +28,7 @@ vi.mock('../../src/cni/namespaces.ts', async (original) => ({
     if (!paths.includes(OWN)) confirming = [...confirming, ...paths]
     return paths.map((path) => configured.get(path) ?? [])
   },
-  lookAround: async (): Promise<Look> => ({ seen: [], all: seen, complete: true, namespaces: new Map() }),
+  scanNode: async (): Promise<Scan> => ({ seen: [], all: seen, complete: true, namespaces: new Map() }),
 }))
 
 const { call, url } = await useService()
@@ -134,7 +134,7 @@ test('what DEL was called for is not confirmed any more', async () => {
   configured.set('/c3', [address])
   confirming = []
   await added(plugin, 'c4')
-  await waitFor(() => confirming.includes('/c4'), { what: 'a look after both' })
+  await waitFor(() => confirming.includes('/c4'), { what: 'a scan after both' })
   expect(confirming).not.toContain('/c3')
   expect((await leaseAt(address)).state).toBe('RESERVED')
 })
@@ -150,16 +150,16 @@ test('what is configured is confirmed, and not looked at again; nor is what is n
   await added(plugin, 'c6')
   await untilActive(address)
   // 100 ms, and twice as long each time, up to 30 s.
-  const looks = () => confirming.filter((path) => path === '/c6').length
-  for (let times = looks(); times < 9; times = looks()) {
+  const scans = () => confirming.filter((path) => path === '/c6').length
+  for (let times = scans(); times < 9; times = scans()) {
     movedBy += 60_000
     await plugin('STATUS', '')
-    await waitFor(() => looks() > times, { what: `look ${times + 1}` })
+    await waitFor(() => scans() > times, { what: `scan ${times + 1}` })
   }
   confirming = []
   movedBy += 60_000
   await added(plugin, 'c7')
-  await waitFor(() => confirming.includes('/c7'), { what: 'a look after all' })
+  await waitFor(() => confirming.includes('/c7'), { what: 'a scan after all' })
   expect(confirming).toEqual(['/c7'])
 })
 

@@ -7,7 +7,7 @@ import { Reporter } from '../../src/agent/report.ts'
 import { Spares } from '../../src/agent/spares.ts'
 import { createClient } from '../../src/client/client.ts'
 import { Attachments } from '../../src/cni/attachments.ts'
-import { lookAround } from '../../src/cni/namespaces.ts'
+import { scanNode } from '../../src/cni/namespaces.ts'
 import { proofOf } from '../../src/sources/proof.ts'
 import { withClient } from '../support/database.ts'
 import { useService } from '../support/service.ts'
@@ -18,22 +18,22 @@ const open = (state: string, source = 'n1') => new LastNumber(state, 'default', 
 
 test('the later number is the one that counts, in every process on this directory', () => {
   const state = temporaryDirectory()
-  expect(open(state).heard({ head: 7n, proof: proof(7) })).toEqual({ head: 7n, proof: proof(7) })
-  expect(open(state).heard({ head: 5n, proof: proof(5) })).toEqual({ head: 7n, proof: proof(7) })
-  expect(open(state).heard({ head: 9n, proof: proof(9) })).toEqual({ head: 9n, proof: proof(9) })
+  expect(open(state).latest({ head: 7n, proof: proof(7) })).toEqual({ head: 7n, proof: proof(7) })
+  expect(open(state).latest({ head: 5n, proof: proof(5) })).toEqual({ head: 7n, proof: proof(7) })
+  expect(open(state).latest({ head: 9n, proof: proof(9) })).toEqual({ head: 9n, proof: proof(9) })
   open(state).forget()
-  expect(open(state).heard({ head: 5n, proof: proof(5) })).toEqual({ head: 5n, proof: proof(5) })
+  expect(open(state).latest({ head: 5n, proof: proof(5) })).toEqual({ head: 5n, proof: proof(5) })
 })
 
 test('a file of another source, and one that cannot be read, say nothing', () => {
   const state = temporaryDirectory()
-  open(state, 'n2').heard({ head: 7n, proof: proof(7) })
-  expect(open(state).heard({ head: 5n, proof: proof(5) }).head).toBe(5n)
+  open(state, 'n2').latest({ head: 7n, proof: proof(7) })
+  expect(open(state).latest({ head: 5n, proof: proof(5) }).head).toBe(5n)
   const read = (name: string) => readFileSync(join(state, name), 'utf8')
   const file = join(state, readdirSync(state).find((name) => read(name).includes('"5"'))!)
   for (const text of ['', '{', '{"head":null}', readFileSync(file, 'utf8').replace('"5"', '"five"')]) {
     writeFileSync(file, text)
-    expect(open(state).heard({ head: 4n, proof: proof(4) }).head).toBe(4n)
+    expect(open(state).latest({ head: 4n, proof: proof(4) }).head).toBe(4n)
   }
 })
 
@@ -53,7 +53,7 @@ test('an agent that has started since holds a network that was set back, once; a
   const state = temporaryDirectory()
   const common = { client: createClient(service), network: 'default', node: 'n1', source: 'n1' }
   const started = () => {
-    const unused = { size: 0, pools: [], look: () => lookAround(null), isAnsweredFor: async () => false }
+    const unused = { size: 0, pools: [], scan: () => scanNode(null), isAnsweredFor: async () => false }
     const spares = new Spares({ ...common, ...unused })
     const attachments = new Attachments(state, () => {})
     const reporter = new Reporter({
@@ -63,19 +63,19 @@ test('an agent that has started since holds a network that was set back, once; a
       cniCache: state,
       spares,
       attachments,
-      lookAround,
+      scanNode,
     })
     return () => reporter.report()
   }
   const holds = async () => (await call.ok('NetworkService/GetNetwork', {})).network.holds ?? []
 
   await started()()
-  open(state).heard({ head: 1_000n, proof: proof(1) })
+  open(state).latest({ head: 1_000n, proof: proof(1) })
   await expect(started()()).rejects.toThrow('UNPROVEN_HEAD')
   await started()()
   expect(await holds()).toEqual([])
 
-  open(state).heard({ head: 1_000n, proof: proofOf(secret, 'default', 'n1', 1_000) })
+  open(state).latest({ head: 1_000n, proof: proofOf(secret, 'default', 'n1', 1_000) })
   await expect(started()()).rejects.toThrow('BEYOND_HEAD')
   expect(await holds()).toMatchObject([{ cause: 'SOURCE_AHEAD' }])
   // Whoever ends the hold has been told.

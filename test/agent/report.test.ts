@@ -1,4 +1,4 @@
-/** What an agent lists for whom, and what it answers when it is asked. Its looks are the test's, the leases the service's. */
+/** What an agent lists for whom, and what it answers when it is asked. Its scans are the test's, the leases the service's. */
 import { create } from '@bufbuild/protobuf'
 import { expect, test, vi } from 'vitest'
 import { Reporter } from '../../src/agent/report.ts'
@@ -6,7 +6,7 @@ import { Spares } from '../../src/agent/spares.ts'
 import { createClient } from '../../src/client/client.ts'
 import { Attachments } from '../../src/cni/attachments.ts'
 import { type Call, readCall } from '../../src/cni/call.ts'
-import type { Look } from '../../src/cni/namespaces.ts'
+import type { Scan } from '../../src/cni/namespaces.ts'
 import { LookUpAnswer } from '../../src/gen/ipledger/v1/liveness_pb.ts'
 import { type Lease, LeaseSchema } from '../../src/gen/ipledger/v1/types_pb.ts'
 import { useService } from '../support/service.ts'
@@ -36,13 +36,13 @@ async function useNode() {
   await call.ok('LivenessService/RegisterSource', { id: node, sight })
   const attachments = new Attachments(state, () => {})
   /** Addresses in namespaces without a path or process. */
-  let look: Look = { seen: [], all: new Set(), complete: true, namespaces: new Map() }
-  /** While it looks. */
+  let scan: Scan = { seen: [], all: new Set(), complete: true, namespaces: new Map() }
+  /** While it scans. */
   let handed: readonly Lease[] = []
   /** Whose absence the service wants to know. */
   let asked: readonly { readonly kind: string; readonly uid: string; readonly address: string }[] = []
-  /** While it looks, and before its report leaves. */
-  let meanwhile = { looking: async () => {}, sending: async () => {} }
+  /** While it scans, and before its report leaves. */
+  let meanwhile = { scanning: async () => {}, sending: async () => {} }
 
   return {
     /** Once. */
@@ -53,7 +53,7 @@ async function useNode() {
     attachments,
     configured(...addresses: readonly string[]) {
       const spaces = addresses.map((address, at) => ({ address, interface: 'eth0', namespace: `1:${at}` }))
-      look = {
+      scan = {
         seen: spaces.map((one) => ({ ...one, isConnected: true })),
         all: new Set(addresses),
         complete: true,
@@ -62,11 +62,11 @@ async function useNode() {
     },
     /** A process of a container is in each namespace. */
     runs() {
-      const running = [...look.namespaces.keys()].map((one) => [one, { path: '/none', pid: 7 }] as const)
-      look = { ...look, namespaces: new Map(running) }
+      const running = [...scan.namespaces.keys()].map((one) => [one, { path: '/none', pid: 7 }] as const)
+      scan = { ...scan, namespaces: new Map(running) }
     },
     hide() {
-      look = { ...look, complete: false }
+      scan = { ...scan, complete: false }
     },
     handsOut(...leases: typeof handed) {
       handed = leases
@@ -96,17 +96,17 @@ async function useNode() {
       }
       const client = { ...real, liveness: { ...real.liveness, reportSnapshot, reportVerdicts } }
       const common = { client, network: 'default', node, source: node }
-      const looks = {
-        look: async () => ({ ...look, all: new Set<string>() }),
+      const scans = {
+        scan: async () => ({ ...scan, all: new Set<string>() }),
         isAnsweredFor: async () => false,
       }
-      const spares = new Spares({ ...common, ...looks, size: 2, pools: [node], ...(clocks && { clocks }) })
+      const spares = new Spares({ ...common, ...scans, size: 2, pools: [node], ...(clocks && { clocks }) })
       const reporter = new Reporter({
         ...{ ...common, spares, attachments, state, bridge: 'cni0', cniCache: state },
-        lookAround: async () => {
-          await once('looking')
-          reporter.handed(handed)
-          return look
+        scanNode: async () => {
+          await once('scanning')
+          reporter.reserved(handed)
+          return scan
         },
       })
       return {
@@ -169,7 +169,7 @@ test('… unless the control group of a process there says in which container it
   expect((await here.start().report()).entries).toContainEqual({ address, kind: 'container', uid: 'c7' })
 })
 
-test('what is handed out while it looks is not foreign, nor without a report that it can begin', async () => {
+test('what is handed out while it scans is not foreign, nor without a report that it can begin', async () => {
   const here = await useNode()
   const agent = here.start()
   const address = `10.51.${here.node.slice(1)}.9`
@@ -223,7 +223,7 @@ test('after one during which it stood still it gives none', async () => {
   const agent = here.start(() => [ms])
   await agent.report()
   here.meanwhile({
-    looking: async () => {
+    scanning: async () => {
       ms += 30_001
     },
   })
@@ -288,7 +288,7 @@ test('it is LIVE while this process holds it or an interface has it, GONE for th
   expect((await next.report()).answers).toEqual([LIVE, GONE])
 })
 
-test('one whose container vanished before a look found it is LIVE for five minutes, and then ends without a restart', async () => {
+test('one whose container vanished before a scan found it is LIVE for five minutes, and then ends without a restart', async () => {
   let ms = 0
   const here = await useNode()
   const agent = here.start(() => [ms, ms])

@@ -1,9 +1,9 @@
-/** Which spare address is handed out, to whom, and when none is. The looks and the clocks are the test's, the leases the service's. */
+/** Which spare address is handed out, to whom, and when none is. The scans and the clocks are the test's, the leases the service's. */
 import { expect, test } from 'vitest'
 import { Spares } from '../../src/agent/spares.ts'
 import { createClient } from '../../src/client/client.ts'
 import { type Call, readCall } from '../../src/cni/call.ts'
-import type { Look } from '../../src/cni/namespaces.ts'
+import type { Scan } from '../../src/cni/namespaces.ts'
 import { LeaseState } from '../../src/gen/ipledger/v1/types_pb.ts'
 import { useService } from '../support/service.ts'
 
@@ -27,7 +27,7 @@ async function spares(size: number, options: Options = {}) {
 const on = (node: string, size: number, options: Options = {}) =>
   new Spares({
     ...{ client, network: 'default', node, source: node, size, pools: [node] },
-    look: async () => looking(),
+    scan: async () => scanning(),
     isAnsweredFor: async () => false,
     ...options,
   })
@@ -41,7 +41,7 @@ const heldOn = async (node: string) => {
   const { leases } = await client.leases.listLeases({ node })
   return leases.filter(({ state }) => state !== LeaseState.QUARANTINED)
 }
-const looking = (...addresses: readonly string[]): Look => ({
+const scanning = (...addresses: readonly string[]): Scan => ({
   seen: addresses.map((address) => ({ address, interface: 'eth0', namespace: '1:1', isConnected: true })),
   all: new Set(addresses),
   complete: true,
@@ -72,7 +72,7 @@ test('on a node are twice as many as wanted, however often its agent starts', as
   for (const held of [2, 4, 4]) {
     const later = on(node, 2)
     expect(await heldOn(node)).toHaveLength(held)
-    later.compare(await heldOn(node), looking())
+    later.compare(await heldOn(node), scanning())
     await later.fill([])
   }
 })
@@ -83,7 +83,7 @@ test('those of another agent of the node are not among them', async () => {
   for (const container of ['a', 'b']) await taken(one, container)
   const others = (await heldOn(node)).filter(({ owner }) => owner!.name.startsWith(`${node}/second/`))
   expect(others).toHaveLength(4)
-  one.compare(others, looking())
+  one.compare(others, scanning())
   await one.fill([])
   expect(one.free).toBe(2)
 })
@@ -95,7 +95,7 @@ test('as many as wanted are free after each outage, though the containers live o
     for (const container of ['a', 'b']) given.push((await taken(one, `${container}${outage}`))!)
     // The service has adopted them for their containers.
     const spare = (await heldOn(node)).filter(({ address }) => !given.includes(address))
-    one.compare(spare, looking(...given))
+    one.compare(spare, scanning(...given))
     await one.fill([])
     expect(one.free, `after outage ${outage}`).toBe(2)
   }
@@ -104,12 +104,12 @@ test('as many as wanted are free after each outage, though the containers live o
 test('nor do free ones count twice beside those of an earlier process', async () => {
   const { node } = await spares(2)
   const later = on(node, 2)
-  later.compare(await heldOn(node), looking())
+  later.compare(await heldOn(node), scanning())
   await later.fill([])
   later.reported(later.stops)
   const address = (await taken(later, 'a'))!
   const others = (await heldOn(node)).filter((lease) => lease.address !== address)
-  later.compare(others, looking(address))
+  later.compare(others, scanning(address))
   await later.fill([])
   expect(later.free).toBe(2)
 })
@@ -121,7 +121,7 @@ test('those that were given and are not adopted yet count among the twice as man
     [2, 0],
   ] as const) {
     for (const container of ['a', 'b']) await taken(one, `${container}${outage}`)
-    one.compare(await heldOn(node), looking())
+    one.compare(await heldOn(node), scanning())
     await one.fill([])
     expect(one.free, `after outage ${outage}`).toBe(free)
   }
@@ -139,46 +139,46 @@ test('one that is quarantined is given to nobody', async () => {
   const { one, node } = await spares(1)
   const { leaseId } = (await heldOn(node))[0]!
   await call.ok('LeaseService/Quarantine', { leaseId, why: 'looks odd' })
-  one.compare((await client.leases.listLeases({ node })).leases, looking())
+  one.compare((await client.leases.listLeases({ node })).leases, scanning())
   expect(await one.take(add('a'))).toBeNull()
 })
 
-test('one that is being taken is nobody else’s, and its taker’s when the look is over', async () => {
-  const look = Promise.withResolvers<Look>()
-  const { one } = await spares(2, { look: () => look.promise })
+test('one that is being taken is nobody else’s, and its taker’s when the scan is over', async () => {
+  const scan = Promise.withResolvers<Scan>()
+  const { one } = await spares(2, { scan: () => scan.promise })
   const [taking, another] = [one.take(add('a')), one.take(add('b'))]
   expect(one.of(add('a').owner!)).toBeNull()
   expect(one.free).toBe(0)
   expect(await one.take(add('c'))).toBeNull()
-  look.resolve(looking())
+  scan.resolve(scanning())
   const leases = await taking
   expect(one.of(add('a').owner!)).toBe(leases)
   expect((await another)![0]!.address).not.toBe(leases![0]!.address)
 })
 
-test('one look serves all that wait when it begins; who comes later waits for the next', async () => {
-  const looks: PromiseWithResolvers<Look>[] = []
-  const look = () => {
-    looks.push(Promise.withResolvers())
-    return looks.at(-1)!.promise
+test('one scan serves all that wait when it begins; who comes later waits for the next', async () => {
+  const scans: PromiseWithResolvers<Scan>[] = []
+  const scan = () => {
+    scans.push(Promise.withResolvers())
+    return scans.at(-1)!.promise
   }
-  const { one } = await spares(4, { look })
+  const { one } = await spares(4, { scan })
   const first = ['a', 'b'].map((container) => one.take(add(container)))
-  await expect.poll(() => looks.length).toBe(1)
+  await expect.poll(() => scans.length).toBe(1)
   const second = ['c', 'd'].map((container) => one.take(add(container)))
-  looks[0]!.resolve(looking())
+  scans[0]!.resolve(scanning())
   await Promise.all(first)
-  await expect.poll(() => looks.length).toBe(2)
+  await expect.poll(() => scans.length).toBe(2)
   const [at] = one.listed()
-  looks[1]!.resolve(looking(at!.address))
+  scans[1]!.resolve(scanning(at!.address))
   const addresses = (await Promise.all(second)).flatMap((leases) => leases?.map(({ address }) => address))
   expect(addresses).not.toContain(at!.address)
-  expect(looks).toHaveLength(2)
+  expect(scans).toHaveLength(2)
 })
 
-test('after a look that is not complete it is as free as before', async () => {
+test('after a scan that is not complete it is as free as before', async () => {
   let complete = false
-  const { one } = await spares(1, { look: async () => ({ ...looking(), complete }) })
+  const { one } = await spares(1, { scan: async () => ({ ...scanning(), complete }) })
   await expect(one.take(add('a'))).rejects.toMatchObject({ code: 11 })
   expect(one.of(add('a').owner!)).toBeNull()
   expect(one.free).toBe(1)
@@ -190,7 +190,7 @@ test.each(['seen on this node', 'answered for on the link'])('one that is %s is 
   const used = new Set<string>()
   const isOnLink = how !== 'seen on this node'
   const { one } = await spares(2, {
-    look: async () => (isOnLink ? looking() : looking(...used)),
+    scan: async () => (isOnLink ? scanning() : scanning(...used)),
     isAnsweredFor: async (address) => isOnLink && used.has(address),
   })
   used.add(one.listed()[0]!.address)
@@ -246,13 +246,13 @@ function describeStops() {
     await expect(one.take(add('b'))).rejects.toMatchObject({ code: 11 })
   })
 
-  test('nor does one that stands still while it looks', async () => {
+  test('nor does one that stands still while it scans', async () => {
     let clocks: readonly number[] = [0, 0]
-    const look = async () => {
+    const scan = async () => {
       clocks = [INTERVAL + 1, INTERVAL + 1]
-      return looking()
+      return scanning()
     }
-    const { one } = await spares(1, { clocks: () => clocks, look })
+    const { one } = await spares(1, { clocks: () => clocks, scan })
     await expect(one.take(add('a'))).rejects.toMatchObject({ code: 11 })
     one.reported(one.stops, INTERVAL)
     expect(one.free).toBe(1)
@@ -272,16 +272,16 @@ test('what has ended, is another’s or is in use is given to nobody, and listed
   const held = (await heldOn(node)).filter(({ address }) => address !== ended)
   const another = held.find(({ address }) => address === other)!
   another.owner!.name = 'of another log, with the same id'
-  one.compare(held, looking(used!))
+  one.compare(held, scanning(used!))
   expect(one.listed()).toEqual([])
   expect(await one.take(add('a'))).toBeNull()
 })
 
-test('nor is one that ended while its look ran', async () => {
+test('nor is one that ended while its scan ran', async () => {
   const { one } = await spares(1, {
-    look: async () => {
-      one.compare([], looking())
-      return looking()
+    scan: async () => {
+      one.compare([], scanning())
+      return scanning()
     },
   })
   expect(await one.take(add('a'))).toBeNull()
@@ -294,11 +294,11 @@ test('what was taken is its taker’s until it is released, or ended and gone', 
   expect(one.listed().map((entry) => entry.address)).not.toContain(address)
   expect(one.isAlive(holder)).toBe(true)
   const others = (await heldOn(node)).filter((lease) => lease.address !== address)
-  one.compare(others, looking(address))
+  one.compare(others, scanning(address))
   expect(one.isAlive(holder)).toBe(false)
-  one.compare(others, { ...looking(), complete: false })
+  one.compare(others, { ...scanning(), complete: false })
   expect(one.of(add('a').owner!)).toHaveLength(1)
-  one.compare(others, looking())
+  one.compare(others, scanning())
   expect(one.of(add('a').owner!)).toBeNull()
   expect(await taken(one, 'b')).toBeDefined()
   for (const [network, container] of [

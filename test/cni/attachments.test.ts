@@ -21,11 +21,11 @@ test('one attachment has one release, whoever asks how often', () => {
   attachments.removed(called)
   attachments.removed(called)
   attachments.removed({ ...called, owner: { ...owner, interface: 'eth1' } })
-  expect(open(directory).pending('default')).toHaveLength(2)
-  expect(attachments.pending('other')).toEqual([])
-  expect(attachments.pending(null)).toHaveLength(2)
+  expect(open(directory).files('removed', 'default')).toHaveLength(2)
+  expect(attachments.files('removed', 'other')).toEqual([])
+  expect(attachments.files('removed', null)).toHaveLength(2)
   attachments.delivered(called)
-  expect(attachments.pending('default').map((one) => one.owner.interface)).toEqual(['eth1'])
+  expect(attachments.files('removed', 'default').map((one) => one.owner.interface)).toEqual(['eth1'])
 })
 
 test('what ADD answered is to be released, also what it answered earlier; where it was is known to a DEL without a path', () => {
@@ -33,12 +33,12 @@ test('what ADD answered is to be released, also what it answered earlier; where 
   attachments.added(called, [lease('5')])
   attachments.added(called, [lease('6')])
   attachments.added(called, [lease('6')])
-  expect(attachments.inUse('default')).toHaveLength(1)
-  expect(attachments.pending('default')).toEqual([])
+  expect(attachments.files('inUse', 'default')).toHaveLength(1)
+  expect(attachments.files('removed', 'default')).toEqual([])
   attachments.removed({ ...called, node: '', netns: '' })
-  expect(attachments.inUse('default')).toEqual([])
+  expect(attachments.files('inUse', 'default')).toEqual([])
   const leases = ['5', '6'].map((leaseId) => ({ leaseId, address: `10.0.0.${leaseId}`, owner }))
-  expect(attachments.pending('default')).toEqual([{ ...called, leases, isRemoved: true }])
+  expect(attachments.files('removed', 'default')).toEqual([{ ...called, leases, isRemoved: true }])
 })
 
 test('an ADD takes its release back only when no delivery is under way, and forgets nothing', async () => {
@@ -63,7 +63,7 @@ test('an ADD takes its release back only when no delivery is under way, and forg
   delivered.resolve()
   await Promise.all([delivery, added])
   expect(steps).toEqual(['delivered', 'withdrawn'])
-  expect(one.pending('default')).toEqual([])
+  expect(one.files('removed', 'default')).toEqual([])
   expect(one.of(called)?.leases).toMatchObject([{ leaseId: '5' }])
 })
 
@@ -78,10 +78,10 @@ test('an attachment is one file, and no draft is left', () => {
   attachments.removed(called)
   attachments.setAside(attachments.of(called)!, 'why')
   expect(files()).toEqual([expect.stringMatching(/^[/]attachments[/][0-9a-f]{64}[.]json$/)])
-  expect([attachments.countAside, attachments.pending('default')]).toEqual([1, []])
+  expect([attachments.countAside, attachments.files('removed', 'default')]).toEqual([1, []])
   // DEL again.
   attachments.removed(called)
-  expect([attachments.countAside, attachments.pending('default').length]).toEqual([0, 1])
+  expect([attachments.countAside, attachments.files('removed', 'default').length]).toEqual([0, 1])
   attachments.delivered(called)
   expect(files()).toEqual([])
 })
@@ -92,7 +92,10 @@ test('a file that another process removes meanwhile stops nothing', () => {
   attachments.removed(called)
   // Listed, and then not there.
   symlinkSync('/none', join(directory, 'attachments/gone.json'))
-  expect([attachments.inUse('default'), attachments.pending('default').length]).toEqual([[], 1])
+  expect([attachments.files('inUse', 'default'), attachments.files('removed', 'default').length]).toEqual([
+    [],
+    1,
+  ])
   expect(attachments.countAside).toBe(0)
 })
 
@@ -111,7 +114,7 @@ test('one that cannot be read where it is in use is set aside, too', () => {
   // Without it a read waits for ever.
   const writer = spawn('sh', ['-c', 'echo > "$0"', fifo])
   onTestFinished(() => void writer.kill('SIGKILL'))
-  expect([attachments.inUse('default'), attachments.inUse('default')]).toEqual([[], []])
+  expect([attachments.files('inUse', 'default'), attachments.files('inUse', 'default')]).toEqual([[], []])
   expect(warned.toSorted()).toEqual([
     expect.stringMatching(`${name}.*JSON.*[12] are set aside on this node`),
     expect.stringMatching('fifo.json.*no file.*[12] are set aside on this node'),
@@ -125,10 +128,10 @@ test('a clock that is set back delays no release', () => {
   const other = { ...called, owner: { ...owner, uid: 'aside' } }
   attachments.removed(other)
   attachments.setAside(attachments.of(other)!, 'why')
-  expect(attachments.pending('default')).toHaveLength(1)
+  expect(attachments.files('removed', 'default')).toHaveLength(1)
   vi.setSystemTime(Date.now() - 86_400_000)
   onTestFinished(() => void vi.useRealTimers())
-  expect(attachments.pending('default')).toHaveLength(2)
+  expect(attachments.files('removed', 'default')).toHaveLength(2)
 })
 
 test('the lock of a process that was killed is free', async () => {

@@ -31,12 +31,12 @@ const client = createClient({ url, token: admin })
 let configured = new Map<string, readonly string[] | null>()
 let seen: readonly string[] = []
 let complete = true
-let looks = 0
+let scans = 0
 const namespaces: Context['namespaces'] = {
   addressesOf: async (places) =>
     places.map(({ netns }) => configured.get(netns) ?? (configured.has(netns) ? null : [])),
-  lookAround: async () => {
-    looks += 1
+  scanNode: async () => {
+    scans += 1
     return { seen: [], all: new Set(seen), complete, namespaces: new Map() }
   },
 }
@@ -49,7 +49,7 @@ beforeEach(() => {
   configured = new Map()
   seen = []
   complete = true
-  looks = 0
+  scans = 0
 })
 const attachmentsAt = (stateDir = state) => new Attachments(stateDir, (message) => warned.push(message))
 const contextOf = (more: Partial<Context> = {}): Context => ({
@@ -109,7 +109,7 @@ const owner = (uid: string) =>
   ({ kind: 'container', name: uid, uid, incarnation: '', interface: 'eth0' }) as const
 /** The only release that waits; null: its file is empty. */
 function rewrite(change: object | null): void {
-  const [written] = attachmentsAt().pending('default')
+  const [written] = attachmentsAt().files('removed', 'default')
   const path = files().find((one) => readFileSync(one, 'utf8').includes('"isRemoved":true'))!
   writeFileSync(path, change === null ? '' : JSON.stringify({ ...written, ...change }))
   utimesSync(path, 0, 0)
@@ -237,7 +237,7 @@ test('an address that another host answers for is not given, nor written down; w
     reserved: async (_, leases) => void added.push(leases[0]!.address),
   }
   await expect(add(named('c'), contextOf({ agent: probed }))).rejects.toMatchObject({ code: 103 })
-  expect(attachmentsAt().inUse('default')).toEqual([])
+  expect(attachmentsAt().files('inUse', 'default')).toEqual([])
   const address = await add(named('c'), contextOf({ agent: confirming }))
   expect(added).toEqual([address])
 })
@@ -303,7 +303,7 @@ describe('the path of a namespace', () => {
     configured.set(`/run/netns/${container}`, [address])
     await run('DEL', container, contextOf())
     expect(await holderOf(address)).not.toBeNull()
-    expect(looks).toBe(0)
+    expect(scans).toBe(0)
   })
 })
 
@@ -373,11 +373,11 @@ describe('a namespace without a path', () => {
     }
   })
 
-  test('one look serves all releases', async () => {
+  test('one scan serves all releases', async () => {
     const called = { network: 'default', configuration: 'blue', node: 'n1', netns: '' }
     for (let n = 0; n < 3; n += 1) attachmentsAt().removed({ ...called, owner: owner(named('c')) })
     expect(await deliver('default', contextOf())).toBe(0)
-    expect(looks).toBe(1)
+    expect(scans).toBe(1)
   })
 })
 
@@ -447,7 +447,7 @@ describe('a release that cannot be delivered', () => {
   ])('because of %s stops no other', async (_, code) => {
     const [bad, good] = [named('bad'), named('good')]
     await add(bad, contextOf())
-    const { leaseId } = attachmentsAt().inUse('default')[0]!.leases[0]!
+    const { leaseId } = attachmentsAt().files('inUse', 'default')[0]!.leases[0]!
     const address = await add(good, contextOf())
     const outage = contextOf({ client: away, agent: agentWith() })
     for (const container of [bad, good]) await run('DEL', container, outage)
@@ -527,7 +527,7 @@ describe('a release that cannot be delivered', () => {
       'default',
       contextOf({ client: { ...client, leases: { ...client.leases, release } } }),
     )
-    await waitFor(() => locked.mock.calls.length === 1 || looks === 1)
+    await waitFor(() => locked.mock.calls.length === 1 || scans === 1)
     let isAdded = false
     const added = add(container, contextOf({ agent: agentWith() }), { args: `IP=${address}` }).then(() => {
       isAdded = true
@@ -637,7 +637,7 @@ describe('GC', () => {
     expect(calls).toBe(1)
     expect(
       attachmentsAt()
-        .pending('default')
+        .files('removed', 'default')
         .map((one) => one.owner.uid)
         .sort(),
     ).toEqual([another, containers[1]])

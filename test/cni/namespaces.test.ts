@@ -1,11 +1,11 @@
 /**
- * When a look is complete. /proc, the names of namespaces and what `nsenter` prints are the test's, so that it needs no privileges;
+ * When a scan is complete. /proc, the names of namespaces and what `nsenter` prints are the test's, so that it needs no privileges;
  * test/network/races.test.ts and running.test.ts look at real ones.
  */
 import { chmodSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { beforeEach, expect, onTestFinished, test, vi } from 'vitest'
-import { addressesOf, lookAround, OWN } from '../../src/cni/namespaces.ts'
+import { addressesOf, OWN, scanNode } from '../../src/cni/namespaces.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
 
 type Space = { readonly ino: number } | 'EACCES'
@@ -90,7 +90,7 @@ test('every namespace is read, once, by whatever it is found', async () => {
   space('/run/netns/named', 2, links('10.0.0.2'))
   space('/proc/8/ns/net', 2, null)
   space('/proc/9/ns/net', 3, links('10.0.0.3'))
-  const { complete, all, namespaces } = await lookAround(null)
+  const { complete, all, namespaces } = await scanNode(null)
   expect(complete).toBe(true)
   expect([...all]).toEqual(['10.0.0.1', '10.0.0.2', '10.0.0.3'])
   expect(namespaces.get('4:2')).toEqual({ path: '/run/netns/named', pid: 8 })
@@ -99,17 +99,17 @@ test('every namespace is read, once, by whatever it is found', async () => {
 test('a process whose namespace may not be read hides it, unless it has ended', async () => {
   fake.spaces.set('/proc/8/ns/net', 'EACCES')
   fake.processes.add('8')
-  expect((await lookAround(null)).complete).toBe(false)
+  expect((await scanNode(null)).complete).toBe(false)
   // The kernel refuses it, and then it is not there.
   const has = vi.spyOn(fake.processes, 'has').mockReturnValue(false)
   onTestFinished(() => void has.mockRestore())
-  expect((await lookAround(null)).complete).toBe(true)
+  expect((await scanNode(null)).complete).toBe(true)
 })
 
 test('so does a name that may not be read', async () => {
   fake.names.add('shut')
   fake.spaces.set('/run/netns/shut', 'EACCES')
-  expect((await lookAround(null)).complete).toBe(false)
+  expect((await scanNode(null)).complete).toBe(false)
 })
 
 test.each([
@@ -118,7 +118,7 @@ test.each([
 ])('one of which %s is read hides what is in it, after three tries', async (_, prints) => {
   space('/run/netns/other', 3, links('10.0.0.3'))
   space('/run/netns/unread', 2, prints)
-  const { complete, all } = await lookAround(null)
+  const { complete, all } = await scanNode(null)
   expect(complete).toBe(false)
   expect(all).toContain('10.0.0.3')
   expect(fake.shells).toBe(4)
@@ -131,7 +131,7 @@ test('one that can be read the third time is', async () => {
     () => {},
     () => space('/run/netns/late', 2, links('10.0.0.2')),
   )
-  const { complete, all } = await lookAround(null)
+  const { complete, all } = await scanNode(null)
   expect([complete, all.has('10.0.0.2')]).toEqual([true, true])
 })
 
@@ -139,14 +139,14 @@ test('one that loses its name meanwhile is read by a process in it', async () =>
   space('/run/netns/named', 2, links('10.0.0.2'))
   space('/proc/8/ns/net', 2, links('10.0.0.2'))
   beforeShell(() => gone('/run/netns/named'))
-  const { complete, all } = await lookAround(null)
+  const { complete, all } = await scanNode(null)
   expect([complete, all.has('10.0.0.2')]).toEqual([true, true])
 })
 
 test('one that goes away meanwhile has nothing; a new one with its number is read', async () => {
   space('/run/netns/going', 2, links('10.0.0.2'))
   beforeShell(() => gone('/run/netns/going'))
-  const first = await lookAround(null)
+  const first = await scanNode(null)
   expect([first.complete, first.all.has('10.0.0.2')]).toEqual([true, false])
   Object.assign(fake, { meanwhile: [], shells: 0 })
   space('/run/netns/going', 2, links('10.0.0.2'))
@@ -154,15 +154,15 @@ test('one that goes away meanwhile has nothing; a new one with its number is rea
     gone('/run/netns/going')
     space('/run/netns/coming', 2, links('10.0.0.3'))
   })
-  const second = await lookAround(null)
+  const second = await scanNode(null)
   expect([second.complete, second.all.has('10.0.0.3')]).toEqual([true, true])
 })
 
 test('where the node’s own cannot be read, or no shell starts, it is not complete', async () => {
   rmSync(nameOf(OWN))
-  expect((await lookAround(null)).complete).toBe(false)
+  expect((await scanNode(null)).complete).toBe(false)
   vi.stubEnv('PATH', '/nowhere')
-  expect((await lookAround(null)).complete).toBe(false)
+  expect((await scanNode(null)).complete).toBe(false)
 })
 
 test('of a place: its interface’s addresses, none, null where it cannot be read, none where there is no namespace', async () => {

@@ -4,7 +4,7 @@
  */
 import type Docker from 'dockerode'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import type { AskedSource, LookUp } from '../../src/sources/source.ts'
+import type { LookUp, PulledSource } from '../../src/sources/source.ts'
 import { declaration, owner, useSource } from '../support/asked.ts'
 import { readEntries } from '../support/at-once.ts'
 import { type Engine, NETWORK, openEngine } from './engine.ts'
@@ -13,7 +13,7 @@ const SUBNET = '172.31.250.0/24'
 const patience = () => AbortSignal.timeout(60_000)
 
 let engine: Engine
-let source: AskedSource
+let source: PulledSource
 let epoch: string
 const containers = new Map<string, Docker.Container>()
 const KEPT = ['running', 'stopped', 'killed', 'paused', 'created']

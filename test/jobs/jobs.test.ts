@@ -12,7 +12,6 @@ import { Pull } from '../../src/jobs/pull.ts'
 import { Sample } from '../../src/jobs/sample.ts'
 import { verify } from '../../src/jobs/verify.ts'
 import type { SourceShown } from '../../src/ledger/read-sources.ts'
-import type { AskedSources } from '../../src/sources/ask.ts'
 import { Intake } from '../../src/sources/intake.ts'
 import type { Listing, LookUp } from '../../src/sources/source.ts'
 import {
@@ -41,7 +40,7 @@ type Said = { lookUp?: () => LookUp; list?: () => Listing; asked: number }
 async function begin(): Promise<{ at: TestLedger; context: JobContext; said: Said }> {
   const at = await useTestLedger(await useTestDatabase())
   const said: Said = { asked: 0 }
-  const asked: AskedSources = {
+  const asked: JobContext['asked'] = {
     get: () => ({
       async lookUp() {
         said.asked += 1

@@ -6,8 +6,8 @@ import type { Done, JobContext } from '../../src/jobs/job.ts'
 import { createSchedule } from '../../src/jobs/schedule.ts'
 import { Worker } from '../../src/jobs/worker.ts'
 import { createPool } from '../../src/postgres/connect.ts'
-import { createAskedSources } from '../../src/sources/ask.ts'
 import { Intake } from '../../src/sources/intake.ts'
+import { PulledSources } from '../../src/sources/pulled-sources.ts'
 import { network, pool } from '../core/given.ts'
 import { asSuperuser, useTestDatabase, withClient } from '../support/database.ts'
 import { useTestLedger } from '../support/ledger.ts'
@@ -33,7 +33,7 @@ function options(around: (job: string, work: () => Promise<Done>) => Promise<Don
     database: connections,
     ledger: at.ledger,
     intake: new Intake({ ledger: at.ledger, database: at.pool }),
-    asked: createAskedSources({}),
+    asked: new PulledSources({}),
     log: pino({ level: 'silent' }) as JobContext['log'],
     schedule: Object.fromEntries(schedule),
   }

@@ -5,7 +5,7 @@ import { Reporter } from '../../src/agent/report.ts'
 import { Spares } from '../../src/agent/spares.ts'
 import { createClient } from '../../src/client/client.ts'
 import { Attachments } from '../../src/cni/attachments.ts'
-import { lookAround } from '../../src/cni/namespaces.ts'
+import { scanNode } from '../../src/cni/namespaces.ts'
 import { useService } from '../support/service.ts'
 import { given, openNode } from './node.ts'
 
@@ -39,10 +39,10 @@ const options = {
 }
 const spares = new Spares({
   ...options,
-  ...{ size: 0, pools: [], look: () => lookAround(null), isAnsweredFor: async () => false },
+  ...{ size: 0, pools: [], scan: () => scanNode(null), isAnsweredFor: async () => false },
 })
 const attachments = new Attachments(node.dir, () => {})
-const reporter = new Reporter({ ...options, state: node.dir, spares, attachments, lookAround })
+const reporter = new Reporter({ ...options, state: node.dir, spares, attachments, scanNode })
 const foreign = async () => {
   await reporter.report()
   return reporter.foreign
@@ -65,7 +65,7 @@ test('every address of the node: of its own interfaces, loopback and link scope,
   execFileSync('ip', ['link', 'add', other, 'type', 'bridge'])
   onTestFinished(() => void execFileSync('ip', ['link', 'del', other]))
   execFileSync('ip', ['addr', 'add', '10.207.0.12/32', 'dev', other])
-  const { all } = await lookAround(null)
+  const { all } = await scanNode(null)
   for (const last of [10, 11, 12]) expect(all).toContain(`10.207.0.${last}`)
   for (const [address] of node.addresses().values()) expect(all).toContain(address)
 })

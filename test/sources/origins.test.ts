@@ -1,7 +1,7 @@
 /** Where a source that is asked may lead: what the API declares, the file on the server must allow. */
 import type * as dns from 'node:dns'
 import { describe, expect, test, vi } from 'vitest'
-import { createAskedSources } from '../../src/sources/ask.ts'
+import { PulledSources } from '../../src/sources/pulled-sources.ts'
 import { checkAllowed } from '../../src/sources/settings.ts'
 import { declaration } from '../support/asked.ts'
 import { json, useEndpoint } from '../support/endpoint.ts'
@@ -29,7 +29,7 @@ const endpoint = await useEndpoint()
 const patience = () => AbortSignal.timeout(60_000)
 const http = (url: string) => declaration('http', { listUrl: `${url}/list`, lookUpUrl: `${url}/{uid}` })
 const ask = (declared: ReturnType<typeof declaration>, secrets = {}) =>
-  createAskedSources(secrets).get('default', declared).list(patience())
+  new PulledSources(secrets).get('default', declared).list(patience())
 
 test('a secret goes to the origin that the file names, and nowhere else', async () => {
   const shown: unknown[] = []

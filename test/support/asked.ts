@@ -1,9 +1,9 @@
 /** Sources that are asked, declared with few words. */
 import type { Details, SourceDeclaration, SourceKind } from '../../src/core/event.ts'
 import type { Owner } from '../../src/core/owner.ts'
-import { createAskedSources } from '../../src/sources/ask.ts'
+import { PulledSources } from '../../src/sources/pulled-sources.ts'
 import type { Secrets } from '../../src/sources/settings.ts'
-import type { AskedSource } from '../../src/sources/source.ts'
+import type { PulledSource } from '../../src/sources/source.ts'
 
 export function declaration(
   kind: SourceKind,
@@ -27,10 +27,10 @@ export function declaration(
 export function useSource(
   declared: SourceDeclaration,
   secrets: Omit<Partial<Secrets>, 'origin'> = {},
-): AskedSource {
+): PulledSource {
   const origin = originOf(declared, secrets.kubeconfig)
   const all = origin === null ? {} : { [`default/${declared.id}`]: { origin, ...secrets } }
-  return createAskedSources(all).get('default', declared)
+  return new PulledSources(all).get('default', declared)
 }
 
 function originOf({ settings }: SourceDeclaration, kubeconfig = ''): string | null {

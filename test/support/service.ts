@@ -10,8 +10,8 @@ import { ALL_CHECKS, type LoopChecks } from '../../src/ledger/loop-options.ts'
 import { Reads } from '../../src/ledger/reads.ts'
 import { createPool } from '../../src/postgres/connect.ts'
 import { callersUrl, openService, type Service } from '../../src/serve.ts'
-import { createAskedSources } from '../../src/sources/ask.ts'
 import { Intake } from '../../src/sources/intake.ts'
+import { PulledSources } from '../../src/sources/pulled-sources.ts'
 import { createLogger } from '../../src/telemetry.ts'
 import { TestClock } from './clock.ts'
 import { type TestDatabase, useTestDatabase } from './database.ts'
@@ -74,7 +74,7 @@ export async function serviceOn(
   const { ledger } = started
   const log = createLogger('silent')
   const pool = createPool({ url: database.serviceUrl, applicationName: 'test jobs', max: 4 })
-  const asked = createAskedSources({})
+  const asked = new PulledSources({})
   const intake = new Intake({ ledger, database: pool, log })
   const context: JobContext = {
     database: pool,

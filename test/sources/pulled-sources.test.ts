@@ -1,12 +1,12 @@
 /** What every kind of source that is asked keeps to. */
 import { beforeAll, describe, expect, test } from 'vitest'
-import { createAskedSources } from '../../src/sources/ask.ts'
+import { PulledSources } from '../../src/sources/pulled-sources.ts'
 import type { Question } from '../../src/sources/source.ts'
 import { declaration, kubeconfigOf, owner, useSource } from '../support/asked.ts'
 import { NO_ANSWERS, says, useEndpoint } from '../support/endpoint.ts'
 
 const endpoint = await useEndpoint()
-const sources = createAskedSources({})
+const sources = new PulledSources({})
 
 const settings = { listUrl: `${endpoint.url}/list`, lookUpUrl: `${endpoint.url}/{uid}` }
 const declared = declaration('http', settings)
