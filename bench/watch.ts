@@ -53,7 +53,10 @@ async function watchOf(bench: Bench, processes: number): Promise<void> {
   const writing: Promise<unknown>[] = []
   for (; performance.now() < began + watchedMs; turn += 1) {
     const owner = (n: number) => ({
-      ...{ kind: 'container', name: `bench/${processes}/${turn}-${n}`, incarnation: '1', interface: 'eth0' },
+      kind: 'container',
+      name: `bench/${processes}/${turn}-${n}`,
+      incarnation: '1',
+      interface: 'eth0',
       node: `node-${(turn * each + n) % watches}`,
     })
     const requests = Array.from({ length: each }, (_, n) => ({ owner: owner(n) }))

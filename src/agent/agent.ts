@@ -66,7 +66,9 @@ export class Agent {
     this.#log = log
     const { network, node, bridge, state, spares: size, probe: isProbing } = options
     this.#spares = new Spares({
-      ...{ ...options, client, size },
+      ...options,
+      client,
+      size,
       scan: () => namespaces.scanNode(null),
       isAnsweredFor: async (address) => isProbing && (await isAnsweredFor(address, bridge)),
     })
@@ -74,7 +76,11 @@ export class Agent {
     const { scanNode } = namespaces
     this.#reporter = new Reporter({ ...options, client, spares: this.#spares, attachments, scanNode })
     this.#context = {
-      ...{ client, node, attachments, namespaces, patienceMs: PATIENCE_MS },
+      client,
+      node,
+      attachments,
+      namespaces,
+      patienceMs: PATIENCE_MS,
       agent: {
         seenLive: () => this.#reporter.foreign,
         reserved: (call, leases) => this.#reserved(call, leases),

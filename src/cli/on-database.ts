@@ -37,7 +37,8 @@ export function runVerify({ network, against, output }: VerifyOptions): Promise<
       )
     const found = await Array.fromAsync(networks, async (name): Promise<NetworkVerified> => {
       const verified = await verifyNetwork(client, name, {
-        ...{ from: 0, ...(against !== undefined && { against }) },
+        from: 0,
+        ...(against !== undefined && { against }),
         onProgress: ({ part, done, head }) =>
           showProgress(`${name}: ${part} ${done}${part === 'log' ? ` of ${head}` : ''}`),
       })
@@ -78,9 +79,16 @@ export function runRecover(network: string | undefined, { why, above = 0, output
     try {
       const networks = await Array.fromAsync(await networksOf(client, where, network), async (name) => {
         const outcome = await ledger.submit({
-          ...{ network: name, actor: { name: 'recover', node: null }, cause: 'recover' },
-          ...{ requestId: null, fingerprint: null, traceId: null },
-          ...{ type: 'beginEra', above, recovering: true, why },
+          network: name,
+          actor: { name: 'recover', node: null },
+          cause: 'recover',
+          requestId: null,
+          fingerprint: null,
+          traceId: null,
+          type: 'beginEra',
+          above,
+          recovering: true,
+          why,
         })
         if (!outcome.ok) throw new CommandFailed(`${outcome.refusal.reason}: ${outcome.refusal.message}`)
         const { network: made, head } = outcome.answer.network!

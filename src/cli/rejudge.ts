@@ -37,7 +37,8 @@ read. Reaps that the policy of today would not do are listed, and are no failure
       const { pools } = await everyPage(PoolService.method.listPools, { network })
       const policies = new Map(pools.map(({ id, reapPolicy: set }) => [Number(id), policyOf(set!)]))
       const { events } = await everyPage(AuditService.method.listEvents, {
-        ...{ network, types: ['lease.reaped'] },
+        network,
+        types: ['lease.reaped'],
         ...(from !== undefined && fromOf({ seq: from })),
         ...(to !== undefined && toOf({ seq: to })),
       })
@@ -87,7 +88,9 @@ function textOf(network: string, { byCause, differing }: ReturnType<typeof rejud
     return some === 0 ? 'all the same' : `${some} ${differ}`
   }
   const counts = sheet({
-    ...{ network, reaps: causes.join(', ') || 'none', judgedAgain: byCause[PROVEN] ?? 0 },
+    network,
+    reaps: causes.join(', ') || 'none',
+    judgedAgain: byCause[PROVEN] ?? 0,
     byThePolicyThen: count('then', 'come to something else: the log or the judge is wrong'),
     "by today's policy": count('today', 'would not have been done'),
   })

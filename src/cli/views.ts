@@ -209,8 +209,12 @@ export type NetworkVerified = Verified & { readonly network: string }
 export function verifiedText(networks: readonly (audit.VerifyNetworkResponse | NetworkVerified)[]): string {
   const rows = networks.map(
     ({ network, head, fromSeq: from, complete, verifiedSeq, findings, omitted, digest }) => ({
-      ...{ network, head, from, upTo: `${verifiedSeq}${complete ? '' : ', no time for more'}` },
-      ...{ findings: findings.length + Number(omitted) || 'none', anchor: `${verifiedSeq}:${digest}` },
+      network,
+      head,
+      from,
+      upTo: `${verifiedSeq}${complete ? '' : ', no time for more'}`,
+      findings: findings.length + Number(omitted) || 'none',
+      anchor: `${verifiedSeq}:${digest}`,
     }),
   )
   const lines = networks.flatMap(({ network, findings, omitted, complete }) => [

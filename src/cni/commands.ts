@@ -84,7 +84,9 @@ async function reserve({ config, owner, claims }: Call, context: Context, valida
     network: config.ipam.network,
     owner: { ...owner!, node: nodeOf(context), labels: { [CNI_NETWORK]: config.name } },
     claims: claims.map(({ pools = [], address = '' }) => ({ pools: [...pools], address })),
-    ...{ confirmed: agent === null, validateOnly, requestId: randomUUID() },
+    confirmed: agent === null,
+    validateOnly,
+    requestId: randomUUID(),
     liveAddresses: agent?.seenLive() ?? [],
   }
   return (await client.leases.reserve(request, { timeoutMs: patienceMs })).leases
@@ -99,7 +101,10 @@ async function del(call: Call, { attachments, node }: Context): Promise<Answer> 
 const NOTHING: Answer = { exitCode: 0, stdout: '' }
 
 const calledOf = ({ config, owner, netns }: Call) => ({
-  ...{ network: config.ipam.network, configuration: config.name, owner: owner!, netns },
+  network: config.ipam.network,
+  configuration: config.name,
+  owner: owner!,
+  netns,
 })
 
 /** From the agent or the configuration, never the host's name, which may be another. @throws CniError */

@@ -36,7 +36,10 @@ MIR-1238: one address, two live sandboxes (mirendev/runtime#856)
 export async function playMir1238(stage: Stage, say: (text: string) => void): Promise<void> {
   const { admin, orchestrator } = stage.as
   await admin.pools.createPool({
-    ...{ name: POOL, cidr: '10.8.0.0/24', gateway: '10.8.0.1', cooldown: durationFromMs(COOLDOWN_MS) },
+    name: POOL,
+    cidr: '10.8.0.0/24',
+    gateway: '10.8.0.1',
+    cooldown: durationFromMs(COOLDOWN_MS),
     reapPolicy: { minimumAge: durationFromMs(1_000) },
   })
   const world = new Orchestrator({ client: orchestrator, id: SOURCE, pool: POOL, intervalMs: 1_000 })

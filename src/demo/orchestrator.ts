@@ -80,7 +80,13 @@ export class Orchestrator {
     const listed = [...this.#store].filter(([name]) => !this.#lagging.has(name))
     const entries = listed.map(([name, address]) => ({ ...sandboxOf(name), address }))
     const { counted, verifications } = await client.liveness.reportSnapshot({
-      ...{ source, epoch: EPOCH, sequence, head, begunAt: begunAt!, complete: true, entries },
+      source,
+      epoch: EPOCH,
+      sequence,
+      head,
+      begunAt: begunAt!,
+      complete: true,
+      entries,
     })
     const lookedUp: LookedUp[] = verifications.map(({ owner, address }) => {
       return { name: owner!.name, address, found: this.#store.has(owner!.name) }

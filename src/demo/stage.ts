@@ -39,15 +39,22 @@ export async function openStage(
     ([name, role]) => [name, createToken({ file, name, role })] as const,
   )
   const config = readConfig({
-    ...{ IPLEDGER_DIR: directory, IPLEDGER_TOKENS: file, IPLEDGER_LOG_LEVEL: 'error' },
-    ...{ IPLEDGER_PORT: '0', IPLEDGER_GRPC_PORT: '0' },
+    IPLEDGER_DIR: directory,
+    IPLEDGER_TOKENS: file,
+    IPLEDGER_LOG_LEVEL: 'error',
+    IPLEDGER_PORT: '0',
+    IPLEDGER_GRPC_PORT: '0',
   })
   const log = createLogger(config.logLevel)
   const { database: own, ledger, server } = await openService(config, log, open, { worker: false, onFailure })
   const database = createPool({ url: own.serviceUrl, applicationName: 'ipledger jobs', max: 2 })
   open.defer(() => database.end())
   const context: JobContext = {
-    ...{ database, ledger, log, asked: new PulledSources({}), signal: new AbortController().signal },
+    database,
+    ledger,
+    log,
+    asked: new PulledSources({}),
+    signal: new AbortController().signal,
     intake: new Intake({ ledger, database, log }),
   }
   const judge = createJudge({ stayMs: 0 })

@@ -87,15 +87,29 @@ function charactersOf(text: string): string {
 const TEXT = z.string().default('')
 const LEASE = z
   .object({
-    ...{ 'ip-address': z.string(), state: z.number(), 'valid-lft': z.number(), cltt: z.number() },
-    ...{ 'hw-address': TEXT, 'client-id': TEXT, duid: TEXT, iaid: z.number().default(0) },
-    ...{ hostname: TEXT, type: TEXT },
+    'ip-address': z.string(),
+    state: z.number(),
+    'valid-lft': z.number(),
+    cltt: z.number(),
+    'hw-address': TEXT,
+    'client-id': TEXT,
+    duid: TEXT,
+    iaid: z.number().default(0),
+    hostname: TEXT,
+    type: TEXT,
   })
   .transform(
     ({ duid, iaid, cltt, ...one }): KeaLease => ({
-      ...{ address: one['ip-address'], state: String(one.state), lifetime: one['valid-lft'] },
-      ...{ ends: (cltt + one['valid-lft']) * 1_000, hardware: one['hw-address'], client: one['client-id'] },
-      ...{ duid, iaid, hostname: charactersOf(one.hostname), isPrefix: one.type === 'IA_PD' },
+      address: one['ip-address'],
+      state: String(one.state),
+      lifetime: one['valid-lft'],
+      ends: (cltt + one['valid-lft']) * 1_000,
+      hardware: one['hw-address'],
+      client: one['client-id'],
+      duid,
+      iaid,
+      hostname: charactersOf(one.hostname),
+      isPrefix: one.type === 'IA_PD',
     }),
   )
 /** 0: leases, 3: there are none. */

@@ -102,7 +102,12 @@ async function useNode() {
       }
       const spares = new Spares({ ...common, ...scans, size: 2, pools: [node], ...(clocks && { clocks }) })
       const reporter = new Reporter({
-        ...{ ...common, spares, attachments, state, bridge: 'cni0', cniCache: state },
+        ...common,
+        spares,
+        attachments,
+        state,
+        bridge: 'cni0',
+        cniCache: state,
         scanNode: async () => {
           await once('scanning')
           reporter.reserved(handed)

@@ -26,7 +26,12 @@ async function spares(size: number, options: Options = {}) {
 
 const on = (node: string, size: number, options: Options = {}) =>
   new Spares({
-    ...{ client, network: 'default', node, source: node, size, pools: [node] },
+    client,
+    network: 'default',
+    node,
+    source: node,
+    size,
+    pools: [node],
     scan: async () => scanning(),
     isAnsweredFor: async () => false,
     ...options,

@@ -30,7 +30,11 @@ const LIMIT = 20
 async function room(name: string, pool: object = {}) {
   await ok('admin', 'NetworkService/CreateNetwork', { name })
   await ok('admin', 'PoolService/CreatePool', {
-    ...{ network: name, name: 'web', cidr: '10.0.0.0/24', nodeLimit: LIMIT, ...pool },
+    network: name,
+    name: 'web',
+    cidr: '10.0.0.0/24',
+    nodeLimit: LIMIT,
+    ...pool,
   })
   const sight = { node: 'n2', ownerKinds: ['container'], interval: '30s' }
   await ok('admin', 'LivenessService/RegisterSource', { network: name, id: 'n2', sight })
@@ -39,8 +43,16 @@ async function room(name: string, pool: object = {}) {
     const begun = await ok('n2', 'LivenessService/BeginSnapshot', { network: name, source: 'n2' })
     const { sequence, head, begunAt, proof } = begun
     return ok('n2', 'LivenessService/ReportSnapshot', {
-      ...{ network: name, source: 'n2', epoch: 'e', sequence, head, begunAt, proof },
-      ...{ entries, complete: true, ...more },
+      network: name,
+      source: 'n2',
+      epoch: 'e',
+      sequence,
+      head,
+      begunAt,
+      proof,
+      entries,
+      complete: true,
+      ...more,
     })
   }
   await report([])
@@ -71,7 +83,8 @@ test('a source that lists a whole pool takes nothing from another node, and no m
   }
   // What it lists is handed out to nobody.
   const refused = await call('n1', 'LeaseService/Reserve', {
-    ...{ network: 'greedy', owner: { kind: 'container', name: 'next' } },
+    network: 'greedy',
+    owner: { kind: 'container', name: 'next' },
   })
   expect(refused.reason).toBe('POOL_EXHAUSTED')
 })
@@ -91,7 +104,8 @@ test('beyond its limit a node gets nothing more, and the refusal says which limi
   const { reserve } = await room('limit', { nodeLimit: 1 })
   await reserve('n1', { kind: 'container', name: 'a' })
   const { reason, metadata } = await call('n1', 'LeaseService/Reserve', {
-    ...{ network: 'limit', owner: { kind: 'container', name: 'b' } },
+    network: 'limit',
+    owner: { kind: 'container', name: 'b' },
   })
   expect({ reason, metadata }).toMatchObject({
     reason: 'NODE_LIMIT',

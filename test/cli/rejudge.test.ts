@@ -13,9 +13,22 @@ const counted = [1, 2, 3].map((sequence) => ({ sequence, head: 5, at: NOW - (4 -
 
 const PROOF: Proof = {
   record: {
-    ...{ address: '10.0.0.5', prefixLength: 32, poolId: 2, state: 'ACTIVE', seq: 4, at: NOW - 90 * MINUTE },
-    ...{ token: 3, owner: OWNER, node: 'n1', labels: {}, reservedAt: NOW - 90 * MINUTE },
-    ...{ confirmedAt: NOW - 90 * MINUTE, confirmBy: null, quarantine: null, availableAt: null, ended: null },
+    address: '10.0.0.5',
+    prefixLength: 32,
+    poolId: 2,
+    state: 'ACTIVE',
+    seq: 4,
+    at: NOW - 90 * MINUTE,
+    token: 3,
+    owner: OWNER,
+    node: 'n1',
+    labels: {},
+    reservedAt: NOW - 90 * MINUTE,
+    confirmedAt: NOW - 90 * MINUTE,
+    confirmBy: null,
+    quarantine: null,
+    availableAt: null,
+    ended: null,
   },
   judgedAt: NOW,
   recoveredAt: null,
@@ -35,8 +48,15 @@ const PROOF: Proof = {
   ],
   lookUps: [
     {
-      ...{ source: 'agent-1', address: '10.0.0.5', owner: OWNER, answer: 'gone', terminalSince: null },
-      ...{ detail: '', head: 5, askedAt: NOW, attempts: 1 },
+      source: 'agent-1',
+      address: '10.0.0.5',
+      owner: OWNER,
+      answer: 'gone',
+      terminalSince: null,
+      detail: '',
+      head: 5,
+      askedAt: NOW,
+      attempts: 1,
     },
   ],
 }

@@ -104,7 +104,9 @@ describe('errors name what is wrong, with the code of the specification', () => 
     (one) => {
       const stdin = configured({ ipam: { type: 'ipledger-cni', pool: 'web', network: 'blue' } })
       expect(readCall({ ...ENV, CNI_COMMAND: one }, stdin).config.ipam).toEqual({
-        ...{ type: 'ipledger-cni', network: 'blue', stateDir: '/var/lib/ipledger' },
+        type: 'ipledger-cni',
+        network: 'blue',
+        stateDir: '/var/lib/ipledger',
       })
     },
   )

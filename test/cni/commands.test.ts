@@ -53,7 +53,12 @@ beforeEach(() => {
 })
 const attachmentsAt = (stateDir = state) => new Attachments(stateDir, (message) => warned.push(message))
 const contextOf = (more: Partial<Context> = {}): Context => ({
-  ...{ client, node: 'n1', attachments: attachmentsAt(), namespaces, patienceMs: 10_000, agent: null },
+  client,
+  node: 'n1',
+  attachments: attachmentsAt(),
+  namespaces,
+  patienceMs: 10_000,
+  agent: null,
   ...more,
 })
 /** An agent with these addresses for outages. */

@@ -59,8 +59,15 @@ beforeAll(async () => {
 })
 
 const ALL: LeaseFilter = {
-  ...{ states: [], quarantineReasons: [], ownerKind: null, ownerName: null, ownerUid: null },
-  ...{ node: null, labels: {}, pools: [], cidr: null },
+  states: [],
+  quarantineReasons: [],
+  ownerKind: null,
+  ownerName: null,
+  ownerUid: null,
+  node: null,
+  labels: {},
+  pools: [],
+  cidr: null,
 }
 const FILTERS: readonly (readonly [string, Partial<LeaseFilter>])[] = [
   ['a state', { states: ['QUARANTINED'] }],

@@ -99,7 +99,11 @@ test('networks: changed, listed, held and resumed', async () => {
   const envelope = { network: 'vpc-1', actor: { name: 'test', node: null }, cause: 'test', requestId: null }
   await service.ledger.submit({
     ...envelope,
-    ...{ type: 'hold', hold: 'TOO_MANY_REAPS', why: 'four of five', fingerprint: null, traceId: null },
+    type: 'hold',
+    hold: 'TOO_MANY_REAPS',
+    why: 'four of five',
+    fingerprint: null,
+    traceId: null,
   })
   const shown = await run('network show vpc-1')
   expect(shown.stdout).toMatch(/\nheld +TOO_MANY_REAPS since \S+Z: four of five\n/)

@@ -51,7 +51,11 @@ incident(
     await call.ok('LeaseService/Quarantine', { leaseId: odd, why: 'looks odd' })
     const change = (cidr: string, ...exclude: readonly string[]) =>
       call('PoolService/UpdatePool', {
-        ...{ network, name: 'web', cidr, subnet: '10.141.0.0/24', exclude },
+        network,
+        name: 'web',
+        cidr,
+        subnet: '10.141.0.0/24',
+        exclude,
         ...(exclude.length === 0 && { updateMask: 'cidr,subnet,exclude' }),
       })
     for (const [inTheWay, cidr, ...exclude] of [

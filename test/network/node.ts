@@ -128,7 +128,11 @@ export async function openNode(env: Readonly<Record<string, string>>) {
       const ours = join(dir, 'bin')
       const service = { agentSocket: socket, stateDir: state, url: env.IPLEDGER_URL, node: 'n1' }
       const configuration = {
-        ...{ cniVersion: '1.0.0', name: 'blue', type: 'bridge', bridge: tag, isGateway: true },
+        cniVersion: '1.0.0',
+        name: 'blue',
+        type: 'bridge',
+        bridge: tag,
+        isGateway: true,
         ...options.config,
         ipam: { type: 'ipledger-cni', ...service, ...options.ipam },
       }

@@ -39,7 +39,10 @@ const options = {
 }
 const spares = new Spares({
   ...options,
-  ...{ size: 0, pools: [], scan: () => scanNode(null), isAnsweredFor: async () => false },
+  size: 0,
+  pools: [],
+  scan: () => scanNode(null),
+  isAnsweredFor: async () => false,
 })
 const attachments = new Attachments(node.dir, () => {})
 const reporter = new Reporter({ ...options, state: node.dir, spares, attachments, scanNode })

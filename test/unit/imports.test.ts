@@ -5,8 +5,15 @@ import { expect, test } from 'vitest'
 
 /** A room is a folder of `src`, a file beside them, or `bench`. It may import what it stands on, and what that stands on. */
 const STANDS_ON: Readonly<Record<string, readonly string[]>> = {
-  ...{ gen: [], core: [], 'config.ts': [], 'in-slices.ts': [], 'limit-to.ts': [], 'log-limit.ts': [] },
-  ...{ 'time-limit.ts': [], 'telemetry.ts': ['config.ts'], 'telemetry-export.ts': ['telemetry.ts'] },
+  gen: [],
+  core: [],
+  'config.ts': [],
+  'in-slices.ts': [],
+  'limit-to.ts': [],
+  'log-limit.ts': [],
+  'time-limit.ts': [],
+  'telemetry.ts': ['config.ts'],
+  'telemetry-export.ts': ['telemetry.ts'],
   postgres: ['core', 'config.ts', 'time-limit.ts'],
   ledger: ['postgres', 'gen', 'in-slices.ts'],
   sources: ['ledger', 'telemetry.ts', 'log-limit.ts', 'limit-to.ts'],
@@ -23,7 +30,8 @@ const STANDS_ON: Readonly<Record<string, readonly string[]>> = {
   cli: ['serve.ts', 'agent', 'import'],
   'main.ts': ['cli'],
   // Nothing imports these: they are programs.
-  ...{ demo: ['cli'], bench: ['cli'] },
+  demo: ['cli'],
+  bench: ['cli'],
 }
 
 function below(room: string): readonly string[] {
