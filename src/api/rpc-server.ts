@@ -26,7 +26,7 @@ import { livenessMethods } from './handlers/liveness.ts'
 import { networkMethods } from './handlers/networks.ts'
 import { poolMethods } from './handlers/pools.ts'
 import type { Admission } from './http/admission.ts'
-import { type Backend, type Call, commandOf, type Method, type Stream, submit } from './method.ts'
+import { type Backend, type Call, commandOf, type Method, type Stream, scoped, submit } from './method.ts'
 import { checkRole } from './rights.ts'
 import type { Tokens } from './tokens.ts'
 
@@ -138,15 +138,16 @@ export class RpcServer {
     }
   }
 
-  async #handle({ declared }: Method, request: object, call: Call): Promise<object> {
+  async #handle({ declared }: Method, request: object, unscoped: Call): Promise<object> {
     const { admission, backend } = this.#options
     admission.enter()
     try {
+      const call = scoped(unscoped, request)
       if ('answer' in declared) return await declared.answer(request, call, backend)
       const content = declared.decode(request, call, backend)
       const { requestId } = request as { readonly requestId: string }
       const answer = await submit(backend, commandOf(call, requestId, content), call)
-      return await declared.view(answer, content, backend)
+      return await declared.view(answer, call, backend)
     } finally {
       admission.leave()
     }

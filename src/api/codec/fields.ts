@@ -148,8 +148,8 @@ const REQUIRED: Readonly<Record<string, string>> = {
   why: 'the reason, which goes into the log',
 }
 
-export function required<T>(value: T | '' | undefined, path: string, what?: string): T {
-  if (value !== '' && value !== undefined) return value
+export function required<T>(value: T | '' | null | undefined, path: string, what?: string): T {
+  if (value !== '' && value !== undefined && value !== null) return value
   const field = path.slice(path.lastIndexOf('.') + 1)
   throw invalidField(path, `required: ${what ?? REQUIRED[field] ?? 'it has no default'}`)
 }

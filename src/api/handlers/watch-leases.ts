@@ -21,13 +21,14 @@ import { encoderOf, type View } from '../codec/encode-response.ts'
 import { invalidField, overloaded } from '../codec/errors.ts'
 import { pastLeaseView, recordView } from '../codec/views.ts'
 import {
-  allowedNetwork,
   type Backend,
   type Call,
   checkHead,
   ofNetwork,
   poolNotFound,
+  type Scoped,
   type Stream,
+  scoped,
 } from '../method.ts'
 import { LEASE_READERS, readableNode } from '../rights.ts'
 
@@ -80,7 +81,8 @@ export class WatchLeases implements Stream {
     // Before anything is awaited, so that never too many begin.
     this.#add(call.caller.name, 1)
     try {
-      yield* this.#watch(decode(message as WatchLeasesRequest), call, signal)
+      const request = decode(message as WatchLeasesRequest)
+      yield* this.#watch(request, scoped(call, request), signal)
     } finally {
       this.#add(call.caller.name, -1)
     }
@@ -99,11 +101,11 @@ export class WatchLeases implements Stream {
 
   async *#watch(
     request: Decoded<WatchLeasesRequest>,
-    call: Call,
+    call: Scoped,
     signal: AbortSignal,
   ): AsyncGenerator<WatchLeasesResponse> {
     const { after, afterDigest, sendInitialState } = request
-    const network = allowedNetwork(call, request.network)
+    const { network } = call
     if (sendInitialState && after !== undefined)
       throw invalidField('after', 'the initial state says where the watch begins; leave one of the two out')
     if (afterDigest !== '' && after === undefined)
