@@ -70,7 +70,9 @@ function fieldEncoder({ fieldKind, message, scalar }: DescField): Encode {
   if (fieldKind === 'map') return asItIs
   const isText = scalar === ScalarType.UINT64 || scalar === ScalarType.STRING
   const encode = message === undefined ? (isText ? String : asItIs) : messageEncoder(message)
-  return fieldKind === 'list' ? (items: readonly never[]) => items.map((item) => encode(item)) : encode
+  return fieldKind === 'list'
+    ? (items: readonly never[]) => items.map(encode as (item: never) => unknown)
+    : encode
 }
 
 function messageEncoder(desc: DescMessage): Encode {
