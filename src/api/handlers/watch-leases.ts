@@ -1,4 +1,4 @@
-/** WatchLeases: who may watch what, which changes a watch sends, and how they are encoded. */
+/** WatchLeases: the rights to it, the changes that a watch sends, and their encoding. */
 import { setImmediate } from 'node:timers/promises'
 import { create, fromJson, type JsonObject, type Message } from '@bufbuild/protobuf'
 import { viewOf } from '../../core/batch.ts'
@@ -37,10 +37,10 @@ const MOST_WATCHES = 10_000
 const EXAMINED = 1_000
 
 const { fromMessage: decode } = decoderOf(WatchLeasesRequestSchema)
-const write = encoderOf(LeaseChangeSchema)
+const encode = encoderOf(LeaseChangeSchema)
 
-function changeOf(shown: Partial<View<LeaseChange>>): LeaseChange {
-  return fromJson(LeaseChangeSchema, write(shown) as JsonObject)
+function changeOf(view: Partial<View<LeaseChange>>): LeaseChange {
+  return fromJson(LeaseChangeSchema, encode(view) as JsonObject)
 }
 
 /** Made once for all watches. */
@@ -139,7 +139,7 @@ export class WatchLeases implements Stream {
 
   /**
    * The leases that are held, found as the caller takes them, so that nothing is kept for a slow caller. Returns the number up to
-   * which these leases and the events since the beginning say everything. Records keep their order while they change; when the
+   * which these leases and the events since the beginning are complete. Records keep their order while they change; when the
    * image was loaded anew, all are sent again.
    */
   async *#initialState(

@@ -18,7 +18,7 @@ const STREAMS_PER_CONNECTION = 100
 const RESETS = { streamResetBurst: STREAMS_PER_CONNECTION, streamResetRate: STREAMS_PER_CONNECTION / 4 }
 
 /**
- * `requestWithinMs`: from when `answer` says that a request is read to the end of its body; `idleMs`: how long a connection
+ * `requestWithinMs`: from the call of `isRead` to the end of a request's body; `idleMs`: how long a connection
  * without any is kept.
  */
 export function createHttp2Server(

@@ -26,7 +26,7 @@ import { RequestBytes } from './request-bytes.ts'
 import { ASKING, keepTls, readTls } from './tls.ts'
 import { UnaryHttp } from './unary-http.ts'
 
-/** Longer than the pools of callers keep theirs: who closes first must not be the one who is about to be asked. */
+/** Longer than callers' pools keep connections, so that the server does not close one on which a request is about to come. */
 const KEEP_ALIVE_MS = 65_000
 /** Connections of gRPC are few and kept for long. */
 const HTTP2_IDLE_MS = 300_000
@@ -48,7 +48,7 @@ type Options = Backend & {
   readonly tokens: Tokens
   readonly config: Pick<Config, 'host' | 'port' | 'grpcPort' | 'deadlineMs'> & Partial<Pick<Config, 'tls'>>
   readonly logger: Logger
-  /** What Prometheus reads; by default nobody asked for it. */
+  /** What Prometheus reads; by default off. */
   readonly metrics?: Pages['metrics']
   /** A caller of a stream that takes nothing for so long is cut off. */
   readonly takenWithinMs?: number
@@ -168,7 +168,7 @@ export class ApiServer {
     }
     if (!isUnary) return void setImmediate(take)
     this.#owed.add(stream)
-    // A caller may go on sending what nobody reads; it has its answer.
+    // Of a caller that has its answer and goes on sending, only the end is waited for.
     for (const event of ['finish', 'close']) stream.once(event, () => this.#owed.delete(stream))
     this.#admission.beginLater(take)
   }
