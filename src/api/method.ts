@@ -23,7 +23,7 @@ import type { RpcSpan } from '../telemetry.ts'
 import type { Decoded, Decoder } from './codec/decode-request.ts'
 import { propertyName, type View } from './codec/encode-response.ts'
 import { invalidField, Refused, refused } from './codec/errors.ts'
-import { NETWORK_NAME, networkName, required } from './codec/fields.ts'
+import { NETWORK_NAME, networkName } from './codec/fields.ts'
 import { type Caller, checkNetwork, type Role } from './rights.ts'
 
 export type Call = {
@@ -43,7 +43,14 @@ export type Backend = {
   readonly secrets: SourceSecrets
 }
 
-type Envelope = 'actor' | 'cause' | 'requestId' | 'fingerprint' | 'traceId'
+/** A call about one network. */
+export type Scoped = Call & {
+  readonly network: string
+  /** Of the lease that the request names by its id. */
+  readonly token: number | null
+}
+
+type Envelope = 'network' | 'actor' | 'cause' | 'requestId' | 'fingerprint' | 'traceId'
 /** A command without what every command has. */
 export type Content<T extends Command['type'] = Command['type']> = {
   readonly [K in T]: Omit<Command<K>, Envelope>
@@ -51,11 +58,11 @@ export type Content<T extends Command['type'] = Command['type']> = {
 
 /** A method whose request is a command; `view` makes its response of the command's answer. */
 type Commanding<I, O> = {
-  decode(request: I, call: Call, backend: Backend): Content
-  view(answer: Answer, content: Content, backend: Backend): O | Promise<O>
+  decode(request: I, call: Scoped, backend: Backend): Content
+  view(answer: Answer, call: Scoped, backend: Backend): O | Promise<O>
 }
 /** Any other method. */
-type Answering<I, O> = { answer(request: I, call: Call, backend: Backend): Promise<O> }
+type Answering<I, O> = { answer(request: I, call: Scoped, backend: Backend): Promise<O> }
 type Declared<I, O> = { readonly roles: ReadonlySet<Role> } & (Commanding<I, O> | Answering<I, O>)
 type Services = {
   readonly method: Readonly<Record<string, Pick<DescMethod, 'input' | 'output' | 'methodKind'>>>
@@ -98,43 +105,46 @@ export async function submit({ ledger }: Backend, command: Command, call: Call):
 
 /** `same`: a repetition under the same request id must repeat it. */
 export function commandOf<const C extends Content>(
-  call: Call,
+  { caller, method, traceId, network }: Scoped,
   requestId: string,
   content: C,
   same: unknown = content,
 ) {
-  const { caller, method, traceId } = call
-  const text = requestId === '' ? null : JSON.stringify([method, same])
+  const isNamed = requestId !== ''
   return {
     ...content,
+    network,
     actor: { name: caller.name, node: caller.node },
     cause: method,
-    requestId: requestId === '' ? null : requestId,
-    fingerprint: text === null ? null : hash('sha256', text, 'base64url'),
+    requestId: isNamed ? requestId : null,
+    fingerprint: isNamed ? hash('sha256', JSON.stringify([method, network, same]), 'base64url') : null,
     traceId,
   }
 }
 
-/** The network of a call, by default `default`, if the caller may use it. */
-export function allowedNetwork(call: Call, name: string, path = 'network'): string {
-  const network = networkName(name, path)
-  checkNetwork(call.caller, network)
-  return network
+/** By `network`, by `name` where the request is about the network itself, or by `leaseId`, which names its network. */
+type Scope = { readonly network?: string; readonly name?: string; readonly leaseId?: string }
+
+/** The network of a request, by default `default`, if the caller may use it. A list of networks is about none. */
+export function scoped(call: Call, { name, network = name, leaseId = '' }: Scope): Scoped {
+  const lease = leaseId === '' ? null : parseLeaseId(leaseId)
+  if (lease === null && network === undefined) return { ...call, network: '', token: null }
+  if (lease !== null && network && network !== lease.network)
+    throw invalidField('network', `leaseId names network ${lease.network}; give the same, or leave this out`)
+  const about = lease ?? {
+    network: networkName(network!, network === name ? 'name' : 'network'),
+    token: null,
+  }
+  checkNetwork(call.caller, about.network)
+  return { ...call, ...about }
 }
 
-/** The network and token of a lease id; a network given beside it must be the same. */
-export function requiredLease(id: string, call: Call, network: string) {
-  const [named = '', digits = '', ...rest] = required(id, 'leaseId').split('/')
+function parseLeaseId(id: string) {
+  const [network = '', digits = '', ...rest] = id.split('/')
   const token = Number(digits)
   const isNumber = /^[1-9][0-9]{0,15}$/.test(digits) && Number.isSafeInteger(token)
-  if (!isNumber || rest.length > 0 || !NETWORK_NAME.test(named)) {
-    throw invalidField('leaseId', 'must be <network>/<fencing token>, as in default/42')
-  }
-  if (network !== '' && network !== named) {
-    throw invalidField('network', `leaseId names network ${named}; give the same, or leave this out`)
-  }
-  checkNetwork(call.caller, named)
-  return { network: named, token }
+  if (isNumber && rest.length === 0 && NETWORK_NAME.test(network)) return { network, token }
+  throw invalidField('leaseId', 'must be <network>/<fencing token>, as in default/42')
 }
 
 const NOT_SETTINGS: ReadonlySet<string> = new Set(['network', 'name', 'version', 'requestId', 'updateMask'])

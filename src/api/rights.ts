@@ -1,7 +1,7 @@
 /**
- * Who may call what. A token has one role, may be limited to networks, and may be bound to a node. Each method declares its
- * roles. The network is checked for every call, for lease ids too; the node where the call says where, where a lease is placed
- * (by the core, which gets it as `Actor.node`), and which a source sees (`mayReport`).
+ * Rights of callers. A token has one role, may be limited to networks, and may be bound to a node. Each method declares its
+ * roles. The network is checked for every call, for lease ids too (`scoped`). The node is checked where a request names one, where a
+ * lease is placed (by the core, which gets it as `Actor.node`), and of the source that reports (`mayReport`).
  */
 import type { SourceDeclaration } from '../core/event.ts'
 import { type Refusal, refusal } from '../core/refusal.ts'
@@ -10,7 +10,7 @@ import { type Refused, refused } from './codec/errors.ts'
 export type Role = 'admin' | 'orchestrator' | 'agent' | 'auditor'
 export const ROLES: readonly Role[] = ['admin', 'orchestrator', 'agent', 'auditor']
 
-/** Who calls: a token of the file, or anybody on the loopback interface when there is no file. */
+/** A token of the file, or every caller on the loopback interface when there is no file. */
 export type Caller = {
   /** Goes into the log as the actor. */
   readonly name: string
@@ -68,19 +68,14 @@ export function readableNode(caller: Caller, node: string): string {
  * Only a node's own agent, or an admin, reports for a source of that node; an orchestrator for sources that see the whole
  * network. Another could close its epoch, or make the node look empty.
  */
-export function mayReport({
-  name,
-  role,
-  node,
-}: Caller): (source: Pick<SourceDeclaration, 'id' | 'node'>) => Refusal | null {
-  return (source) => {
+export function mayReport({ name, role, node }: Caller) {
+  return (source: Pick<SourceDeclaration, 'id' | 'node'>): Refusal | null => {
     const isOwn = node === null ? role === 'admin' || source.node === '' : source.node === node
     if (isOwn && !(role === 'orchestrator' && source.node !== '')) return null
     const sees = source.node === '' ? 'the whole network' : `node ${source.node}`
-    const who = node === null ? `role ${role}` : `node ${node}`
     return refusal(
       'SOURCE_MISMATCH',
-      `source ${source.id} sees ${sees}; token ${name}, of ${who}, may not report for it`,
+      `source ${source.id} sees ${sees}; token ${name}, of ${node === null ? `role ${role}` : `node ${node}`}, may not report for it`,
       { source: source.id, ...(node !== null && { node }) },
     )
   }

@@ -26,7 +26,7 @@ import { livenessMethods } from './handlers/liveness.ts'
 import { networkMethods } from './handlers/networks.ts'
 import { poolMethods } from './handlers/pools.ts'
 import type { Admission } from './http/admission.ts'
-import { type Backend, type Call, commandOf, type Method, type Stream, submit } from './method.ts'
+import { type Backend, type Call, commandOf, type Method, type Stream, scoped, submit } from './method.ts'
 import { checkRole } from './rights.ts'
 import type { Tokens } from './tokens.ts'
 
@@ -90,7 +90,8 @@ type Options = {
   readonly backend: Backend
   readonly tokens: Tokens
   readonly admission: Admission
-  readonly defaultDeadlineMs: number
+  /** Of calls that name none. */
+  readonly deadlineMs: number
   readonly log: Logger
 }
 
@@ -105,14 +106,13 @@ export class RpcServer {
 
   /** Everything that can be refused before the body is read. */
   authorize(method: Method | Stream, header: Header): Call {
-    const { tokens, defaultDeadlineMs } = this.#options
+    const { tokens, deadlineMs } = this.#options
     const { desc, path, roles } = method
     const span = new RpcSpan(path.slice(1), header.system, header.traceparent)
     try {
       const caller = tokens.authenticate(header.authorization, header.subject)
       checkRole(caller, roles, desc.name)
-      const deadline =
-        performance.now() + Math.min(header.timeoutMs ?? defaultDeadlineMs, LONGEST_DEADLINE_MS)
+      const deadline = performance.now() + Math.min(header.timeoutMs ?? deadlineMs, LONGEST_DEADLINE_MS)
       return { caller, method: desc.name, deadline, traceId: span.traceId, span }
     } catch (error) {
       endCall(span, error)
@@ -122,10 +122,24 @@ export class RpcServer {
 
   /** The JSON of the answer. Throws what the handler throws; `toConnectError` says what the caller gets. */
   async answer(method: Method, request: object, call: Call): Promise<object> {
+    const { admission, backend } = this.#options
+    const { declared } = method
     if (performance.now() >= call.deadline) throw deadlinePassed()
     for (;;) {
       try {
-        const view = call.span.run(() => this.#handle(method, request, call))
+        const view = call.span.run(async () => {
+          admission.enter()
+          try {
+            const about = scoped(call, request)
+            if ('answer' in declared) return await declared.answer(request, about, backend)
+            const content = declared.decode(request, about, backend)
+            const { requestId } = request as { readonly requestId: string }
+            const answer = await submit(backend, commandOf(about, requestId, content), call)
+            return await declared.view(answer, about, backend)
+          } finally {
+            admission.leave()
+          }
+        })
         return method.encode(await (method.isRead ? beforeDeadline(view, call) : view))
       } catch (error) {
         const isLast = performance.now() + RETRY_MS >= call.deadline || this.#waiting >= MOST_WAITING
@@ -135,20 +149,6 @@ export class RpcServer {
       this.#waiting += 1
       await delay(RETRY_MS)
       this.#waiting -= 1
-    }
-  }
-
-  async #handle({ declared }: Method, request: object, call: Call): Promise<object> {
-    const { admission, backend } = this.#options
-    admission.enter()
-    try {
-      if ('answer' in declared) return await declared.answer(request, call, backend)
-      const content = declared.decode(request, call, backend)
-      const { requestId } = request as { readonly requestId: string }
-      const answer = await submit(backend, commandOf(call, requestId, content), call)
-      return await declared.view(answer, content, backend)
-    } finally {
-      admission.leave()
     }
   }
 

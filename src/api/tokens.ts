@@ -1,10 +1,10 @@
 /**
  * Bearer tokens. The file has a JSON object a line: name, role, SHA-256 of the token, and what limits it. A token is
  * 256 random bits, so a fast hash is enough and a look-up by hash leaks nothing; the token itself is shown once, when
- * it is made, and stored nowhere.
+ * it is made, and not stored.
  *
  * The file is read again within two seconds of a change. One that cannot be read leaves the tokens of the last good
- * reading in force and says so in the log: a slip of an editor must not lock everybody out.
+ * reading in force, with an error in the log: a slip of an editor must not lock everybody out.
  */
 import { hash, randomBytes } from 'node:crypto'
 import { appendFileSync, readFileSync } from 'node:fs'
@@ -53,7 +53,7 @@ const entry = z
 /** A line of the file: what a token or a certificate opens. */
 type TokenEntry = Readonly<z.infer<typeof entry>>
 
-/** The file, or what was asked of it, cannot be used; the message is a sentence for people. */
+/** The file, or a new entry, cannot be used; the message is a sentence for people. */
 export class TokenFileError extends Error {
   override readonly name = 'TokenFileError'
 }
@@ -98,7 +98,7 @@ export function openTokens(file: string, log: Logger): Tokens {
   }
 }
 
-/** Without a token file: whoever reaches the loopback interface of this machine may do everything. */
+/** Without a token file: every caller on the loopback interface may do everything. */
 export function loopbackTokens(): Tokens {
   const caller: Caller = { name: LOOPBACK_NAME, role: 'admin', networks: null, node: null }
   return { everyoneIsAdmin: true, authenticate: () => caller, close: () => {} }
@@ -159,9 +159,8 @@ function parseTokens(content: string, file: string): readonly TokenEntry[] {
     const where = `${file}, line ${index + 1}`
     const parsed = entry.safeParse(parseJson(line, where))
     if (!parsed.success) throw new TokenFileError(`${where}: ${explain(parsed.error)}`)
-    const { name } = parsed.data
+    const { name, subject } = parsed.data
     if (tokens.has(name)) throw new TokenFileError(`${where}: the name ${name} is there twice.`)
-    const { subject } = parsed.data
     if (subject !== undefined && [...tokens.values()].some((one) => one.subject === subject))
       throw new TokenFileError(`${where}: the subject ${subject} is there twice.`)
     if (tokens.size === MOST_TOKENS) throw new TokenFileError(`${file} has more than ${MOST_TOKENS} tokens.`)

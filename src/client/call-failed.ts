@@ -8,7 +8,7 @@ import { ErrorInfoSchema, RetryInfoSchema } from '../gen/google/rpc/error_detail
  * A call that was refused, or that got no answer.
  *
  * `reason` is stable and for programs (`POOL_EXHAUSTED`); `message` is for people. Without a `reason` the failure is
- * not ipledger's word: the server was not reached, the call ran out of time, or something else answered. Then a write
+ * not from ipledger: the server was not reached, the call ran out of time, or something else answered. Then a write
  * may or may not have happened; repeating it is safe, surely so with a `requestId`.
  *
  * ```ts
@@ -54,7 +54,7 @@ export function retryAfterMs(error: ConnectError): number | undefined {
   return delay === undefined ? undefined : Number(delay.seconds) * 1_000 + Math.ceil(delay.nanos / 1e6)
 }
 
-/** Nobody answered, or the connection broke before an answer: not ipledger's word about the call. */
+/** There was no answer, or the connection broke before it. */
 export function isLostConnection(error: ConnectError): boolean {
   if (errorInfo(error) !== undefined) return false
   // Node's name for writing to a connection that the other side has closed; the library takes it for a defect.

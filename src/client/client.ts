@@ -37,17 +37,19 @@ export { type AnyOwner, isKept, LeaseMirror } from './mirror.ts'
 export { type Watched, type WatchOptions, watchLeases } from './watch.ts'
 export { CallFailed }
 
+const SERVICES = {
+  networks: NetworkService,
+  pools: PoolService,
+  leases: LeaseService,
+  liveness: LivenessService,
+  audit: AuditService,
+}
+
 /**
  * Each method takes its request (absent fields have the defaults the contract states) and resolves with the answer, or rejects with
  * `CallFailed`. A second argument may have `timeoutMs` or `signal`; without either it waits 30 s.
  */
-export type IpledgerClient = Readonly<{
-  networks: Client<typeof NetworkService>
-  pools: Client<typeof PoolService>
-  leases: Client<typeof LeaseService>
-  liveness: Client<typeof LivenessService>
-  audit: Client<typeof AuditService>
-}>
+export type IpledgerClient = { readonly [K in keyof typeof SERVICES]: Client<(typeof SERVICES)[K]> }
 
 /** Where the service is, and who calls. */
 export type ClientOptions = Readonly<{
@@ -96,20 +98,19 @@ export function createClient(options: ClientOptions): IpledgerClient {
     ...(options.tls !== undefined && { nodeOptions: options.tls }),
     interceptors: [...(options.token === undefined ? [] : [bearer(options.token)]), repeatIfSafe],
   })
-  return {
-    networks: connectTo(NetworkService, transport),
-    pools: connectTo(PoolService, transport),
-    leases: connectTo(LeaseService, transport),
-    liveness: connectTo(LivenessService, transport),
-    audit: connectTo(AuditService, transport),
-  }
+  const clients = Object.entries(SERVICES).map(([name, service]) => [name, connectTo(service, transport)])
+  return Object.fromEntries(clients) as IpledgerClient
 }
 
 type Call<A> = (request: object, options?: CallOptions) => A
 const unary = (call: Call<Promise<object>>): Call<Promise<object>> => {
   return async (request, options = {}) => {
+    const isLimited = options.signal !== undefined || options.timeoutMs !== undefined
     try {
-      return await call(request, withPatience(options))
+      return await call(
+        request,
+        isLimited ? options : { ...options, signal: AbortSignal.timeout(PATIENCE_MS) },
+      )
     } catch (error) {
       throw new CallFailed(ConnectError.from(error))
     }
@@ -125,18 +126,14 @@ const streaming = (call: Call<AsyncIterable<object>>): Call<AsyncIterable<object
   }
 }
 
-function connectTo<S extends DescService>(service: S, transport: Transport): Client<S> {
+function connectTo(service: DescService, transport: Transport): object {
   const calls = createConnectClient(service, transport) as unknown as Readonly<Record<string, never>>
-  const failing = service.methods.map(({ localName, methodKind }) => [
-    localName,
-    (methodKind === 'unary' ? unary : streaming)(calls[localName]!),
-  ])
-  return Object.fromEntries(failing) as unknown as Client<S>
-}
-
-function withPatience(options: CallOptions): CallOptions {
-  if (options.signal !== undefined || options.timeoutMs !== undefined) return options
-  return { ...options, signal: AbortSignal.timeout(PATIENCE_MS) }
+  return Object.fromEntries(
+    service.methods.map(({ localName, methodKind }) => [
+      localName,
+      (methodKind === 'unary' ? unary : streaming)(calls[localName]!),
+    ]),
+  )
 }
 
 function bearer(token: string): Interceptor {

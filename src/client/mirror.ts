@@ -2,11 +2,11 @@
  * A table of leases at a reader, such as a gateway's routes: fed by a watch, and by peers that push what they know, in any
  * order and any number of times.
  *
- * - The watch's word counts: what it says of an address replaces what was pushed, whatever the versions, and a reset replaces
+ * - The watch has precedence: a change from it replaces what was pushed for that address, at any version. A reset replaces
  *   everything, also at a lower position, as after a restore.
- * - A push is news only above every position that the watch ever had, and counts until the watch has passed its version. So the
- *   dead stay dead, and what a restore lost is gone, whatever peers still know of it.
- * - Of what was pushed the greatest version stays: readers that heard the same have the same table.
+ * - A push is applied only above every position that the watch ever had, and stays until the watch has passed its version. So
+ *   ended leases stay ended, and peers cannot bring back what a restore removed.
+ * - Of several pushes the one with the greatest version stays: readers with the same input have the same table.
  */
 import {
   addressMeant,
@@ -16,12 +16,10 @@ import {
   type IpAddress,
   maxPrefix,
 } from '../core/address.ts'
-import { attachmentKey, type Owner as FullOwner } from '../core/owner.ts'
+import { attachmentKey } from '../core/owner.ts'
 import type { LeaseChange } from '../gen/ipledger/v1/lease_pb.ts'
 import { type Lease, LeaseState, type Owner } from '../gen/ipledger/v1/types_pb.ts'
 import type { Watched } from './watch.ts'
-
-type Heard = Pick<LeaseChange, 'lease'> & { readonly gone?: boolean }
 
 /**
  * Whether the table shows a lease. One that is quarantined is shown: its state is the reader's to act on.
@@ -32,7 +30,10 @@ type Heard = Pick<LeaseChange, 'lease'> & { readonly gone?: boolean }
  * console.log(isKept({ lease }), isKept({ lease, gone: true })) // true false
  * ```
  */
-export function isKept({ lease, gone = false }: Heard): boolean {
+export function isKept({
+  lease,
+  gone = false,
+}: Pick<LeaseChange, 'lease'> & { readonly gone?: boolean }): boolean {
   return !gone && lease!.state !== LeaseState.ENDED
 }
 
@@ -46,35 +47,11 @@ type Pushed = { readonly version: bigint; readonly lease: Lease | null }
 export type AnyOwner = Pick<Owner, 'kind' | 'name'> &
   Partial<Pick<Owner, 'uid' | 'incarnation' | 'interface'>>
 
-/** Keys of leases by owner. */
-class OwnerIndex {
-  readonly #keys = new Map<string, Set<string>>()
-  readonly #keyOf: (owner: FullOwner) => string
-
-  constructor(keyOf: (owner: FullOwner) => string) {
-    this.#keyOf = keyOf
-  }
-
-  of(owner: AnyOwner): ReadonlySet<string> {
-    return this.#keys.get(this.#named(owner)) ?? new Set()
-  }
-
-  add(owner: AnyOwner, key: string): void {
-    const name = this.#named(owner)
-    this.#keys.set(name, (this.#keys.get(name) ?? new Set()).add(key))
-  }
-
-  remove(owner: AnyOwner, key: string): void {
-    const name = this.#named(owner)
-    const keys = this.#keys.get(name)
-    keys?.delete(key)
-    if (keys?.size === 0) this.#keys.delete(name)
-  }
-
-  #named({ kind, name, uid = '', incarnation = '', interface: on = '' }: AnyOwner): string {
-    return this.#keyOf({ kind, name, uid: uid || name, incarnation, interface: on || 'eth0' })
-  }
-}
+const ownerName = ({ kind, name }: AnyOwner) => `${kind}\u001f${name}`
+const attachmentName = ({ kind, name, uid, incarnation = '', interface: on }: AnyOwner) =>
+  attachmentKey({ kind, name, uid: uid || name, incarnation, interface: on || 'eth0' })
+const namesOf = (lease: Lease | undefined) =>
+  lease?.owner === undefined ? [] : [ownerName(lease.owner), attachmentName(lease.owner)]
 
 /**
  * A table of one network, empty at first. Its methods throw RangeError for what is no address, or a lease of another network.
@@ -100,8 +77,8 @@ export class LeaseMirror {
   readonly #watched = new Map<string, Lease>()
   /** By peers, and not passed by the watch. */
   readonly #pushed = new Map<string, Pushed>()
-  readonly #ofAttachment = new OwnerIndex(attachmentKey)
-  readonly #ofOwner = new OwnerIndex(({ kind, name }) => `${kind}\u001f${name}`)
+  /** Keys of leases by the names of owners and of attachments. */
+  readonly #named = new Map<string, Set<string>>()
   /** Every prefix length that a lease had. */
   readonly #lengths = new Set<number>()
   #position = 0n
@@ -116,7 +93,7 @@ export class LeaseMirror {
   follow({ changes, position, reset }: Watched): void {
     const news = changes.map((change) => [this.#keyOf(change.lease!), change] as const)
     if (reset) for (const key of this.#keys()) this.#put(key, null, null)
-    // A connection was lost, and the watch repeats what it said.
+    // After a broken connection the watch repeats some changes.
     else if (position < this.#position) return
     for (const [key, change] of news) this.#put(key, isKept(change) ? change.lease! : null, null)
     this.#position = position
@@ -125,7 +102,7 @@ export class LeaseMirror {
       if (version <= position) this.#put(key, this.#watched.get(key) ?? null, null)
   }
 
-  /** What a peer knows of a lease, `ENDED` ones too; only what the watch would tell. Answers whether it was news. */
+  /** A lease as a peer knows it, `ENDED` ones too; only such as the watch would send. Answers whether it was news. */
   push(lease: Lease): boolean {
     const { version } = lease
     const key = this.#keyOf(lease)
@@ -155,12 +132,12 @@ export class LeaseMirror {
 
   /** Leases of an attachment: kind, uid (default: the name), incarnation, interface. */
   ofAttachment(owner: AnyOwner): readonly Lease[] {
-    return this.#seenAll(this.#ofAttachment.of(owner))
+    return this.#seenAll(this.#named.get(attachmentName(owner)) ?? [])
   }
 
   /** Leases of an owner by kind and name, of all its lives and interfaces. */
   ofOwner(owner: AnyOwner): readonly Lease[] {
-    return this.#seenAll(this.#ofOwner.of(owner))
+    return this.#seenAll(this.#named.get(ownerName(owner)) ?? [])
   }
 
   /** All leases, in no order. */
@@ -168,7 +145,7 @@ export class LeaseMirror {
     return this.#seenAll(this.#keys())
   }
 
-  /** Number of the log up to which the watch has told everything. Lower than before after a restore. */
+  /** Number of the log up to which the watch has sent everything. Lower than before after a restore. */
   get position(): bigint {
     return this.#position
   }
@@ -182,13 +159,17 @@ export class LeaseMirror {
     return late === undefined ? this.#watched.get(key) : (late.lease ?? undefined)
   }
 
-  #seenAll(keys: ReadonlySet<string>): readonly Lease[] {
+  #seenAll(keys: Iterable<string>): readonly Lease[] {
     return [...keys].flatMap((key) => this.#seen(key) ?? [])
   }
 
   /** Null: nothing. */
   #put(key: string, watched: Lease | null, pushed: Pushed | null): void {
-    const before = this.#seen(key)
+    for (const name of namesOf(this.#seen(key))) {
+      const keys = this.#named.get(name)!
+      keys.delete(key)
+      if (keys.size === 0) this.#named.delete(name)
+    }
     if (watched === null) this.#watched.delete(key)
     else this.#watched.set(key, watched)
     // What was pushed last is the last to be forgotten.
@@ -196,10 +177,7 @@ export class LeaseMirror {
     if (pushed !== null) this.#pushed.set(key, pushed)
     const now = this.#seen(key)
     if (now !== undefined) this.#lengths.add(now.prefixLength)
-    for (const index of [this.#ofAttachment, this.#ofOwner]) {
-      if (before?.owner !== undefined) index.remove(before.owner, key)
-      if (now?.owner !== undefined) index.add(now.owner, key)
-    }
+    for (const name of namesOf(now)) this.#named.set(name, (this.#named.get(name) ?? new Set()).add(key))
   }
 
   #keyOf({ address, network }: Lease): string {
@@ -211,8 +189,8 @@ export class LeaseMirror {
 }
 
 /** @throws RangeError if it is none */
-function read(address: string): IpAddress {
-  const meant = addressMeant(address)
-  if (meant === null) throw new RangeError(`not an address: ${address}`)
-  return meant
+function read(text: string): IpAddress {
+  const address = addressMeant(text)
+  if (address === null) throw new RangeError(`not an address: ${text}`)
+  return address
 }

@@ -10,27 +10,27 @@ import type {
 } from '../gen/ipledger/v1/lease_pb.ts'
 import { CallFailed } from './call-failed.ts'
 
-/** What was told together. */
+/** Changes that belong together. */
 export type Watched = {
   /** In order of `lease.version`. With `reset`, all leases that are held and match, in no order. */
   readonly changes: readonly LeaseChange[]
-  /** Number of the log up to which everything was told: `after` of a later watch. */
+  /** Number of the log up to which every change was sent: `after` of a later watch. */
   readonly position: bigint
   /** Of the log up to there: `afterDigest` beside `after`. */
   readonly digest: string
-  /** The initial state: what was known before, and is not in it, is no more. */
+  /** The initial state: it replaces everything known before. */
   readonly reset: boolean
 }
 
-/** How a watch ends, and who hears of its troubles. */
+/** How a watch ends, and where it reports failed attempts. */
 export type WatchOptions = {
   /** Ends the watch, without an error. */
   readonly signal?: AbortSignal
-  /** Told of each attempt that failed and is repeated. */
+  /** Called for each attempt that failed and is repeated. */
   readonly onTrouble?: (error: CallFailed) => void
 }
 
-/** The server says something every five seconds. */
+/** The server sends a message at least every five seconds. */
 const SILENT_MS = 20_000
 const FIRST_WAIT_MS = 100
 const LONGEST_WAIT_MS = 5_000
@@ -45,8 +45,8 @@ const FINAL: ReadonlySet<string> = new Set([
 
 /**
  * Iterates until the caller leaves the loop, or until the signal; a `request` as WatchLeases takes it. Connects again where it
- * was, after 100 ms to 5 s. With `sendInitialState` it begins anew when what it was told is lost by a restore, and tells it as a
- * `reset`.
+ * was, after 100 ms to 5 s. With `sendInitialState` it begins anew, with a `reset`, when a restore has removed changes that it
+ * had received.
  *
  * ```ts
  * await client.leases.reserve({ owner: { kind: 'vm', name: 'watched' }, claims: [{ pool: 'web' }] })
@@ -68,26 +68,21 @@ export async function* watchLeases(
   let { after, afterDigest = '' } = request
   for (let failed = 0; !signal.aborted; failed += 1) {
     const silent = new AbortController()
-    const asked = {
+    const resumed = {
       ...request,
       sendInitialState: sendInitialState && after === undefined,
       ...(after !== undefined && { after, afterDigest }),
     }
     try {
-      const stream = leases.watchLeases(asked, { signal: AbortSignal.any([signal, silent.signal]) })
-      let initial: LeaseChange[] | null = asked.sendInitialState ? [] : null
-      for await (const told of heard(stream, silent)) {
+      const stream = leases.watchLeases(resumed, { signal: AbortSignal.any([signal, silent.signal]) })
+      let initial: LeaseChange[] | null = resumed.sendInitialState ? [] : null
+      for await (const { changes, position, digest } of untilSilent(stream, silent)) {
         failed = 0
-        initial?.push(...told.changes)
-        if (told.position === 0n && initial !== null) continue
-        after = told.position
-        afterDigest = told.digest
-        yield {
-          changes: initial ?? told.changes,
-          position: after,
-          digest: afterDigest,
-          reset: initial !== null,
-        }
+        initial?.push(...changes)
+        if (position === 0n && initial !== null) continue
+        after = position
+        afterDigest = digest
+        yield { changes: initial ?? changes, position, digest, reset: initial !== null }
         initial = null
       }
     } catch (error) {
@@ -107,8 +102,8 @@ export async function* watchLeases(
   }
 }
 
-/** A connection that says nothing is given up. */
-async function* heard(
+/** Gives up a connection without messages. */
+async function* untilSilent(
   stream: AsyncIterable<WatchLeasesResponse>,
   silent: AbortController,
 ): AsyncGenerator<WatchLeasesResponse> {

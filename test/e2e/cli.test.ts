@@ -79,7 +79,7 @@ test('a free address and a mistyped lease are told as what they are', async () =
     code: 1,
     stdout: '',
     stderr:
-      'ipledger: LEASE_NOT_FOUND: nobody holds 10.0.0.200 in network default\n' +
+      'ipledger: LEASE_NOT_FOUND: no lease holds 10.0.0.200 in network default\n' +
       '  "ipledger explain 10.0.0.200" says who had it, and how that ended.\n',
   })
   const typed = await run('release default/99999')

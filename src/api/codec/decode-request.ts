@@ -54,17 +54,29 @@ export type Decoder = ReturnType<typeof decoderOf>
 
 /** Both functions throw INVALID_FIELD. */
 export function decoderOf<D extends DescMessage>(desc: D) {
-  const decode = messageDecoder(desc) as (json: JsonValue, path: string) => Decoded<MessageShape<D>>
-  const fromJson = (json: JsonValue) => decode(json, '')
+  const fromJson = messageDecoder(desc) as (json: JsonValue) => Decoded<MessageShape<D>>
   const fromMessage = (message: MessageShape<D>) => fromJson(readable('', () => toJson(desc, message)))
   return { fromJson, fromMessage }
 }
 
 /** @throws Refused INVALID_FIELD */
 export function parseJson(body: string): JsonValue {
-  const value = readable('the body is not JSON: ', () => JSON.parse(body))
-  // JSON.parse keeps the last of two equal keys; protobuf-es says which.
-  if (membersOf(value) < colonsOf(body))
+  let value: JsonValue
+  try {
+    value = JSON.parse(body)
+  } catch (error) {
+    throw unreadable('the body is not JSON: ', error)
+  }
+  // Outside of strings each colon is of a member. JSON.parse keeps the last of two equal keys; protobuf-es says which.
+  let colons = 0
+  let isInText = false
+  for (let i = 0; i < body.length; i += 1) {
+    const char = body[i]
+    if (char === '"') isInText = !isInText
+    else if (char === '\\') i += 1
+    else if (char === ':' && !isInText) colons += 1
+  }
+  if (membersOf(value) < colons)
     readable('', () => fromJsonString(EmptySchema, `{"":${body}}`, { ignoreUnknownFields: true }))
   return value
 }
@@ -76,23 +88,13 @@ export function readable<T>(prefix: string, read: () => T, path = ''): T {
   try {
     return read()
   } catch (error) {
-    if (error instanceof Refused) throw error
-    const message = error instanceof Error ? error.message : String(error)
-    throw invalidField(path, prefix + message.replace(/^cannot decode .{1,80} from JSON: /, ''))
+    throw error instanceof Refused ? error : unreadable(prefix, error, path)
   }
 }
 
-/** Outside of strings: each is of a member. */
-function colonsOf(body: string): number {
-  let count = 0
-  let isInText = false
-  for (let i = 0; i < body.length; i += 1) {
-    const char = body[i]
-    if (char === '"') isInText = !isInText
-    else if (char === '\\') i += 1
-    else if (char === ':' && !isInText) count += 1
-  }
-  return count
+function unreadable(prefix: string, error: unknown, path = ''): Refused {
+  const message = error instanceof Error ? error.message : String(error)
+  return invalidField(path, prefix + message.replace(/^cannot decode .{1,80} from JSON: /, ''))
 }
 
 function membersOf(json: JsonValue, depth = 0): number {
@@ -114,35 +116,33 @@ function messageDecoder(desc: DescMessage): Decode {
       presence === Presence.IMPLICIT ? Object.freeze(decode(zeroOf(field) as never, '')) : undefined
     return { name, jsonName, to: propertyName(field), decode, absent }
   })
-  return (json, path) => {
-    const given = objectOf(json, path)
+  return (json: JsonValue, path = '') => {
+    if (!isObject(json)) throw new WrongType(path, 'must be a JSON object')
+    const prefix = path === '' ? '' : `${path}.`
     const decoded: Record<string, unknown> = {}
     let count = 0
     for (const { name, jsonName, to, decode, absent } of members) {
-      const value = given[jsonName] === undefined ? given[name] : given[jsonName]
+      const value = json[jsonName] === undefined ? json[name] : json[jsonName]
       if (value !== undefined) count += 1
-      const one = value === undefined || value === null ? absent : decode(value as never, at(path, jsonName))
+      const one = value === undefined || value === null ? absent : decode(value as never, prefix + jsonName)
       if (one !== undefined) decoded[to] = one
     }
-    if (count < Object.keys(given).length) throw wrongKey(desc, given, path)
+    if (count < Object.keys(json).length) throw wrongKey(desc, json, prefix)
     return decoded
   }
 }
 
 function fieldDecoder(field: DescField): Decode {
   if (field.fieldKind === 'map') return labelsOf
-  if (field.fieldKind === 'list') return listDecoder(field)
-  const decode = valueDecoder(field)
-  const isPlainText = field.scalar === ScalarType.STRING && field.presence === Presence.IMPLICIT
-  return isPlainText ? (json, path) => (json === '' ? json : decode(json, path)) : decode
+  return field.fieldKind === 'list' ? listDecoder(field) : valueDecoder(field)
 }
 
 function labelsOf(json: unknown, path: string) {
-  const given = objectOf(json, path)
-  for (const key in given)
-    if (!isText(key) || !isText(given[key]))
-      throw wrongType(`${path}[${JSON.stringify(short(key))}]`, 'a string', given[key])
-  return fields.labels(given as Readonly<Record<string, string>>, path)
+  if (!isObject(json)) throw new WrongType(path, 'must be a JSON object')
+  for (const key in json)
+    if (!isText(key) || !isText(json[key]))
+      throw wrongType(`${path}[${JSON.stringify(short(key))}]`, 'a string', json[key])
+  return fields.labels(json as Readonly<Record<string, string>>, path)
 }
 
 function listDecoder(field: DescField): Decode {
@@ -153,7 +153,9 @@ function listDecoder(field: DescField): Decode {
   return (json: readonly never[], path) => {
     if (!Array.isArray(json)) throw new WrongType(path, 'must be a JSON array')
     if (most !== undefined) fields.checkCount(json.length, most, path)
-    return json.map((item, index) => decode(item as never, `${path}[${index}]`))
+    const decoded: unknown[] = []
+    for (const item of json) decoded.push(decode(item as never, `${path}[${decoded.length}]`))
+    return decoded
   }
 }
 
@@ -172,15 +174,15 @@ const ENTRY_FIELDS: ReadonlySet<string> = new Set(SnapshotEntrySchema.fields.map
 
 /** As it was parsed: the intake checks the texts, and a copy of each would cost more than the parsing. */
 export function checkEntry(json: unknown, path: string): GivenEntry {
-  const entry = objectOf(json, path)
-  for (const key in entry) {
-    if (!ENTRY_FIELDS.has(key)) throw wrongKey(SnapshotEntrySchema, entry, path)
-    const value = entry[key]
-    if (value === null) entry[key] = ''
+  if (!isObject(json)) throw new WrongType(path, 'must be a JSON object')
+  for (const key in json) {
+    if (!ENTRY_FIELDS.has(key)) throw wrongKey(SnapshotEntrySchema, json, `${path}.`)
+    const value = json[key]
+    if (value === null) json[key] = ''
     else if (!isText(value)) throw wrongType(`${path}.${key}`, 'a string', value)
   }
-  entry.address ??= ''
-  return entry as GivenEntry
+  json.address ??= ''
+  return json as GivenEntry
 }
 
 /** A value of a field, or of its list. */
@@ -188,10 +190,17 @@ function valueDecoder(field: DescField): Decode {
   const { message, scalar } = field
   if (field.enum !== undefined)
     return enumDecoder(field.enum, field.presence !== Presence.IMPLICIT || field.fieldKind === 'list')
+  const check = checkOf(field)
+  if (scalar === ScalarType.STRING) {
+    const isEmptyAbsent = field.fieldKind !== 'list' && field.presence === Presence.IMPLICIT
+    return (json: unknown, path) => {
+      if (typeof json !== 'string' || !json.isWellFormed()) throw wrongType(path, 'a string', json)
+      return json === '' && isEmptyAbsent ? json : check(json as never, path)
+    }
+  }
   const type = TYPES.get(message?.typeName ?? scalar!)
   if (type === undefined) return messageDecoder(message!)
   const [expected, read] = type
-  const check = checkOf(field)
   return (json, path) => {
     const value = read(json)
     if (value === undefined) throw wrongType(path, expected, json)
@@ -230,7 +239,6 @@ const base64 = (text: string) => Buffer.from(text, 'base64')
 const paths = (text: string) => text.split(',').filter(Boolean)
 
 const TYPES: ReadonlyMap<unknown, readonly [expected: string, Read]> = new Map<unknown, [string, Read]>([
-  [ScalarType.STRING, ['a string', (json) => (isText(json) ? json : undefined)]],
   [ScalarType.BOOL, ['true or false', (json) => (typeof json === 'boolean' ? json : undefined)]],
   [ScalarType.BYTES, ['bytes in base64', textAs(/^([\w+/-]{4})*([\w+/-]{2,3}={0,2})?$/, base64)]],
   [ScalarType.UINT32, ['a whole number from 0 to 4294967295', wholeNumber(2 ** 32 - 1)]],
@@ -270,24 +278,17 @@ function wrongType(path: string, expected: string, json: unknown): WrongType {
   return new WrongType(path, `must be ${expected}; it is ${short(JSON.stringify(json))}`)
 }
 
-function wrongKey(desc: DescMessage, json: object, path: string): WrongType {
+function wrongKey(desc: DescMessage, json: object, prefix: string): WrongType {
   const names = desc.fields.flatMap(({ name, jsonName }) => [name, jsonName])
   const unknown = Object.keys(json).find((key) => !names.includes(key))
-  if (unknown === undefined) return new WrongType(path, 'has a field in both spellings')
+  if (unknown === undefined) return new WrongType(prefix.slice(0, -1), 'has a field in both spellings')
   const known = desc.fields.map(({ jsonName }) => jsonName).join(', ')
-  return new WrongType(at(path, short(unknown)), `unknown; the fields here are ${known}`)
+  return new WrongType(prefix + short(unknown), `unknown; the fields here are ${known}`)
 }
 
 function isObject(json: unknown): json is Record<string, unknown> {
   return json !== null && typeof json === 'object' && !Array.isArray(json)
 }
-
-function objectOf(json: unknown, path: string): Record<string, unknown> {
-  if (isObject(json)) return json
-  throw new WrongType(path, 'must be a JSON object')
-}
-
-const at = (path: string, key: string): string => (path === '' ? key : `${path}.${key}`)
 
 const short = (text: string): string => (text.length > 64 ? `${text.slice(0, 64)}…` : text)
 
@@ -302,14 +303,13 @@ function named<T>(table: ByName<T>, { parent, localName }: DescField): T | undef
 const asItIs: Decode = (value) => value
 
 function checkOf(field: DescField): Decode {
-  if (field.scalar === ScalarType.STRING) return named(TEXTS, field) ?? nameText
+  if (field.scalar === ScalarType.STRING) return named(TEXTS, field) ?? fields.text
   if (field.scalar === ScalarType.UINT64) return ledgerNumber
   if (field.localName === 'pageSize') return pageSize
   return field.message?.typeName === 'google.protobuf.Duration' ? boundsOf(named(BOUNDS, field)) : asItIs
 }
 
 const textUpTo = (limit: number) => (value: string, path: string) => fields.text(value, path, limit)
-const nameText = textUpTo(fields.LIMITS.nameBytes)
 const why = textUpTo(fields.LIMITS.whyBytes)
 const { address, cidr, ownerKind, poolName } = fields
 

@@ -57,30 +57,30 @@ export function encoderOf(desc: DescMessage): (view: object) => object {
     const json: Record<string, unknown> = {}
     for (const { from, jsonName, encode, absent } of fields) {
       const value = (view as Readonly<Record<string, unknown>>)[from]
-      const one = value === null || value === undefined ? absent : encode(value as never)
+      const one = value === null || value === undefined ? absent : encode ? encode(value as never) : value
       if (one !== undefined) json[jsonName] = one
     }
     return json
   }
 }
 
-const asItIs = (value: unknown): unknown => value
-
-function fieldEncoder({ fieldKind, message, scalar }: DescField): Encode {
-  if (fieldKind === 'map') return asItIs
+/** Undefined: the value is its JSON. */
+function fieldEncoder({ fieldKind, message, scalar }: DescField): Encode | undefined {
+  if (fieldKind === 'map') return undefined
   const isText = scalar === ScalarType.UINT64 || scalar === ScalarType.STRING
-  const encode = message === undefined ? (isText ? String : asItIs) : messageEncoder(message)
-  return fieldKind === 'list' ? (items: readonly never[]) => items.map((item) => encode(item)) : encode
+  const encode = message === undefined ? (isText ? String : undefined) : messageEncoder(message)
+  if (encode === undefined || fieldKind !== 'list') return encode
+  return (items: readonly never[]) => items.map(encode as (item: never) => unknown)
 }
 
-function messageEncoder(desc: DescMessage): Encode {
+function messageEncoder(desc: DescMessage): Encode | undefined {
   switch (desc.typeName) {
     case 'google.protobuf.Timestamp':
       return timeText
     case 'google.protobuf.Duration':
       return durationText
     case 'google.protobuf.Struct':
-      return asItIs
+      return undefined
     default:
       return encoderOf(desc)
   }

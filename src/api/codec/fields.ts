@@ -30,7 +30,7 @@ const LABEL_KEY = /^[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$/
 const CONTROL = /[\u0000-\u001f\u007f-\u009f]/
 
 /** Text without control characters, at most `limit` bytes; may be empty. */
-export function text(value: string, path: string, limit: number): string {
+export function text(value: string, path: string, limit: number = LIMITS.nameBytes): string {
   // Most are short: three bytes a character at most.
   if (3 * value.length > limit && Buffer.byteLength(value) > limit)
     throw invalidField(path, `has ${Buffer.byteLength(value)} bytes; at most ${limit} are allowed`)
@@ -77,7 +77,7 @@ export function labels(given: Readonly<Record<string, string>>, path: string): L
         `a key must be 1 to ${LIMITS.labelKey} of A-Z, a-z, 0-9, dot, dash, underscore and slash, with a letter or digit at both ends`,
       )
     }
-    sorted[key] = text(given[key]!, `${path}[${JSON.stringify(key)}]`, LIMITS.nameBytes)
+    sorted[key] = text(given[key]!, `${path}[${JSON.stringify(key)}]`)
   }
   return sorted
 }
@@ -148,8 +148,8 @@ const REQUIRED: Readonly<Record<string, string>> = {
   why: 'the reason, which goes into the log',
 }
 
-export function required<T>(value: T | '' | undefined, path: string, what?: string): T {
-  if (value !== '' && value !== undefined) return value
+export function required<T>(value: T | '' | null | undefined, path: string, what?: string): T {
+  if (value !== '' && value !== undefined && value !== null) return value
   const field = path.slice(path.lastIndexOf('.') + 1)
   throw invalidField(path, `required: ${what ?? REQUIRED[field] ?? 'it has no default'}`)
 }

@@ -19,11 +19,11 @@ import type { View } from './encode-response.ts'
 type LeaseMessage = View<pb.Lease>
 
 export function leaseView(view: LeaseView): LeaseMessage {
-  const { owner, quarantine, state } = view
+  const { owner, node, labels, quarantine, state } = view
   return {
     ...view,
     state: state === 'RELEASED' || state === 'REAPED' ? 'ENDED' : state,
-    owner: owner && ownerView(owner, view.node, view.labels),
+    owner: owner && { ...owner, node, labels },
     quarantine: quarantine && { ...quarantine, since: quarantine.at },
   }
 }

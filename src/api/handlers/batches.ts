@@ -7,63 +7,63 @@ import type * as pb from '../../gen/ipledger/v1/lease_pb.ts'
 import type { Decoded } from '../codec/decode-request.ts'
 import { invalidField, itemErrorView, Refused } from '../codec/errors.ts'
 import { leaseView } from '../codec/views.ts'
-import { allowedNetwork, type Backend, type Call, type Content, commandOf, submit } from '../method.ts'
+import { type Backend, type Content, commandOf, type Scoped, scoped, submit } from '../method.ts'
 import { decodeConfirm, decodeRelease, decodeReserve } from './decode-lease.ts'
 
-type Item = { readonly network: string; readonly requestId: string }
+type Item = { readonly network: string; readonly requestId: string; readonly leaseId?: string }
 type ItemCommand = Command<'reserve' | 'confirm' | 'release'>
-type Batch<I> = Item & {
+type Batch<I> = {
+  readonly requestId: string
   readonly requests: readonly (I | Refused)[]
   readonly atomic: boolean
   readonly validateOnly?: boolean
 }
+type Outcome = Answer | Refused
 
 export const batchReserve = batchOf(decodeBatchedReserve)
 export const batchConfirm = batchOf(decodeConfirm)
 export const batchRelease = batchOf(decodeRelease)
 
-function decodeBatchedReserve(item: Decoded<pb.ReserveRequest>, call: Call) {
+function decodeBatchedReserve(item: Decoded<pb.ReserveRequest>, call: Scoped) {
   if (item.validateOnly)
     throw invalidField('validateOnly', 'is not for an item of a batch; give it to the batch')
   return decodeReserve(item, call)
 }
 
-function batchOf<I extends Item>(decode: (item: I, call: Call) => Content<ItemCommand['type']>) {
-  return async (batch: Batch<I>, call: Call, backend: Backend) => {
+function batchOf<I extends Item>(decode: (item: I, call: Scoped) => Content<ItemCommand['type']>) {
+  return async (batch: Batch<I>, call: Scoped, backend: Backend) => {
     const { requests, atomic, requestId } = batch
-    const network = allowedNetwork(call, batch.network)
+    const { network } = call
     if (requests.length === 0) throw invalidField('requests', 'required: 1 to 1000 requests')
-    if (!atomic && requestId !== '') {
+    if (!atomic && requestId !== '')
       throw invalidField('requestId', 'is only for an atomic batch; give each item its own')
-    }
-    const items = requests.map((item) =>
-      orRefused((): ItemCommand => {
-        if (item instanceof Refused) throw item
+    const items = requests.map((item): ItemCommand | Refused => {
+      try {
+        if (item instanceof Refused) return item
         if (item.network !== '' && item.network !== network)
           throw invalidField('network', `the batch is about network ${network}`)
         if (atomic && item.requestId !== '')
           throw invalidField('requestId', 'an item of an atomic batch has none; give it to the batch')
-        return commandOf(call, item.requestId, decode({ ...item, network }, call))
-      }),
+        const about = scoped(call, { network, ...(item.leaseId && { leaseId: item.leaseId }) })
+        return commandOf(about, item.requestId, decode(item, about))
+      } catch (error) {
+        return refusalOf(error)
+      }
+    })
+    const outcomes = await (atomic ? allOrNothing : eachAlone)(items, batch, call, backend)
+    const results = outcomes.map((outcome) =>
+      outcome instanceof Refused
+        ? { response: undefined, error: itemErrorView(outcome) }
+        : { response: { leases: outcome.leases.map(leaseView) }, error: undefined },
     )
-    const answers = await (atomic ? allOrNothing : eachAlone)(items, batch, network, call, backend)
-    return { results: answers.map(view) }
+    return { results }
   }
-}
-
-type Outcome = Answer | Refused
-
-function view(outcome: Outcome) {
-  return outcome instanceof Refused
-    ? { response: undefined, error: itemErrorView(outcome) }
-    : { response: { leases: outcome.leases.map(leaseView) }, error: undefined }
 }
 
 async function eachAlone(
   items: readonly (ItemCommand | Refused)[],
   { validateOnly }: Batch<unknown>,
-  network: string,
-  call: Call,
+  call: Scoped,
   backend: Backend,
 ): Promise<readonly Outcome[]> {
   if (!validateOnly) {
@@ -72,15 +72,14 @@ async function eachAlone(
     )
   }
   const sound = items.flatMap((item) => (item instanceof Refused ? [] : [item]))
-  const outcomes = (await dryRun(sound, network, call, backend)).values()
+  const outcomes = (await dryRun(sound, call, backend)).values()
   return items.map((item) => (item instanceof Refused ? item : outcomes.next().value!))
 }
 
 async function allOrNothing(
   items: readonly (ItemCommand | Refused)[],
   { requestId, validateOnly }: Batch<unknown>,
-  network: string,
-  call: Call,
+  call: Scoped,
   backend: Backend,
 ): Promise<readonly Outcome[]> {
   const sound = items.map((item, index) => {
@@ -88,10 +87,8 @@ async function allOrNothing(
     return item
   })
   const same = sound.map(({ actor: _actor, traceId: _traceId, ...rest }) => rest)
-  const all = commandOf(call, requestId, { type: 'allOrNothing', network, items: sound }, same)
-  const [answer] = validateOnly
-    ? await dryRun([all], network, call, backend)
-    : [await submit(backend, all, call)]
+  const all = commandOf(call, requestId, { type: 'allOrNothing', items: sound }, same)
+  const [answer] = validateOnly ? await dryRun([all], call, backend) : [await submit(backend, all, call)]
   if (answer instanceof Refused) throw answer
   return answer!.items ?? []
 }
@@ -99,21 +96,11 @@ async function allOrNothing(
 /** The outcome of each, without writing. */
 async function dryRun(
   items: Command<'dryRun'>['items'],
-  network: string,
-  call: Call,
+  call: Scoped,
   backend: Backend,
 ): Promise<readonly Outcome[]> {
-  const command = commandOf(call, '', { type: 'dryRun', network, items })
-  const { outcomes = [] } = await submit(backend, command, call)
+  const { outcomes = [] } = await submit(backend, commandOf(call, '', { type: 'dryRun', items }), call)
   return outcomes.map((one) => ('reason' in one ? new Refused(one) : one))
-}
-
-function orRefused<T>(read: () => T): T | Refused {
-  try {
-    return read()
-  } catch (error) {
-    return refusalOf(error)
-  }
 }
 
 function refusalOf(error: unknown): Refused {

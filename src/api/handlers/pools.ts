@@ -10,100 +10,80 @@ import { pageOf } from '../codec/page-token.ts'
 import { poolView } from '../codec/views.ts'
 import {
   accepted,
-  allowedNetwork,
   type Backend,
-  type Call,
-  type Content,
   changedFields,
   type Declarations,
   ofNetwork,
   poolNotFound,
+  type Scoped,
 } from '../method.ts'
 import { ADMINS, READERS } from '../rights.ts'
 
 export const poolMethods: Declarations<typeof pb.PoolService> = {
-  createPool: { roles: ADMINS, decode: decodeCreate, view: viewOf },
-  updatePool: { roles: ADMINS, decode: decodeUpdate, view: viewOf },
-  deletePool: {
+  createPool: {
     roles: ADMINS,
-    decode: ({ network, name, version = null }, call) => ({
-      type: 'deletePool',
-      network: allowedNetwork(call, network),
+    decode({ network: _network, requestId: _id, liveness, reapPolicy, confirmWithinMs, ...settings }) {
+      required(settings.name, 'name')
+      required(settings.cidr, 'cidr')
+      // Canonical, so that a repetition in another spelling is the same request.
+      const pool = parsePoolSettings({
+        ...settings,
+        confirmWithinMs: confirmWithinMs || null,
+        liveness: livenessOf(liveness),
+        reapPolicy: decodeReapPolicy(reapPolicy),
+      })
+      return { type: 'createPool', pool: accepted(pool) }
+    },
+    view: viewOf,
+  },
+  updatePool: {
+    roles: ADMINS,
+    decode: ({ network: _network, requestId: _id, name, version = null, ...settings }) => ({
+      type: 'updatePool',
       name: required(name, 'name'),
       version,
+      change: decodeChange(settings),
     }),
+    view: viewOf,
+  },
+  deletePool: {
+    roles: ADMINS,
+    decode: ({ name, version = null }) => ({ type: 'deletePool', name: required(name, 'name'), version }),
     view: ({ pool }, { network }) => ({ pool: poolView(network, pool!, null) }),
   },
-  getPool: { roles: READERS, answer: getPool },
-  listPools: { roles: READERS, answer: listPools },
+  getPool: {
+    roles: READERS,
+    async answer(request, { network }, { reads }) {
+      const name = required(request.name, 'name')
+      const { pools, head } = ofNetwork(await reads.pools(network, { name, limit: 1 }), network)
+      if (pools[0] === undefined) throw poolNotFound(network, name)
+      return { pool: poolView(network, pools[0].pool, pools[0].usage), head }
+    },
+  },
+  listPools: {
+    roles: READERS,
+    async answer(request, { network }, { reads }) {
+      const page = pageOf(request, poolName)
+      const filter = {
+        labels: request.labels,
+        cidr: optionalCidr(request.cidr, 'cidr'),
+        after: page.after,
+        limit: page.size + 1,
+      }
+      const { pools, head } = ofNetwork(await reads.pools(network, filter), network)
+      const { items, nextPageToken } = page.cut(pools, ({ pool }) => pool.name)
+      return { pools: items.map(({ pool, usage }) => poolView(network, pool, usage)), nextPageToken, head }
+    },
+  },
 }
 
 /** As the command left it; its usage only while it is still that pool. */
-async function viewOf({ pool }: Answer, { network }: Content, { reads }: Backend) {
+async function viewOf({ pool }: Answer, { network }: Scoped, { reads }: Backend) {
   const { poolId, version } = pool!
   // The command is done, whether this can be read or not.
   const found = await reads.pools(network, { poolId, limit: 1 }).catch(() => null)
   const now = found?.pools[0]
   return { pool: poolView(network, pool!, now?.pool.version === version ? now.usage : null) }
-}
-
-function decodeCreate(
-  {
-    network: named,
-    requestId: _id,
-    liveness,
-    reapPolicy,
-    confirmWithinMs,
-    ...settings
-  }: Decoded<pb.CreatePoolRequest>,
-  call: Call,
-): Content<'createPool'> {
-  const network = allowedNetwork(call, named)
-  required(settings.name, 'name')
-  required(settings.cidr, 'cidr')
-  // Canonical, so that a repetition in another spelling is the same request.
-  const pool = parsePoolSettings({
-    ...settings,
-    confirmWithinMs: confirmWithinMs || null,
-    liveness: livenessOf(liveness),
-    reapPolicy: decodeReapPolicy(reapPolicy),
-  })
-  return { type: 'createPool', network, pool: accepted(pool) }
-}
-
-function decodeUpdate(
-  { network, requestId: _id, name, version, ...settings }: Decoded<pb.UpdatePoolRequest>,
-  call: Call,
-): Content<'updatePool'> {
-  return {
-    type: 'updatePool',
-    network: allowedNetwork(call, network),
-    name: required(name, 'name'),
-    version: version ?? null,
-    change: decodeChange(settings),
-  }
-}
-
-async function getPool(request: Decoded<pb.GetPoolRequest>, call: Call, { reads }: Backend) {
-  const network = allowedNetwork(call, request.network)
-  const name = required(request.name, 'name')
-  const { pools, head } = ofNetwork(await reads.pools(network, { name, limit: 1 }), network)
-  if (pools[0] === undefined) throw poolNotFound(network, name)
-  return { pool: poolView(network, pools[0].pool, pools[0].usage), head }
-}
-
-async function listPools(request: Decoded<pb.ListPoolsRequest>, call: Call, { reads }: Backend) {
-  const network = allowedNetwork(call, request.network)
-  const page = pageOf(request, poolName)
-  const filter = {
-    labels: request.labels,
-    cidr: optionalCidr(request.cidr, 'cidr'),
-    after: page.after,
-    limit: page.size + 1,
-  }
-  const { pools, head } = ofNetwork(await reads.pools(network, filter), network)
-  const { items, nextPageToken } = page.cut(pools, ({ pool }) => pool.name)
-  return { pools: items.map(({ pool, usage }) => poolView(network, pool, usage)), nextPageToken, head }
 }
 
 function decodeChange(

@@ -1,4 +1,4 @@
-/** WatchLeases: who may watch what, which changes a watch sends, and how they are encoded. */
+/** WatchLeases: the rights to it, the changes that a watch sends, and their encoding. */
 import { setImmediate } from 'node:timers/promises'
 import { create, fromJson, type JsonObject, type Message } from '@bufbuild/protobuf'
 import { viewOf } from '../../core/batch.ts'
@@ -21,13 +21,14 @@ import { encoderOf, type View } from '../codec/encode-response.ts'
 import { invalidField, overloaded } from '../codec/errors.ts'
 import { pastLeaseView, recordView } from '../codec/views.ts'
 import {
-  allowedNetwork,
   type Backend,
   type Call,
   checkHead,
   ofNetwork,
   poolNotFound,
+  type Scoped,
   type Stream,
+  scoped,
 } from '../method.ts'
 import { LEASE_READERS, readableNode } from '../rights.ts'
 
@@ -36,10 +37,10 @@ const MOST_WATCHES = 10_000
 const EXAMINED = 1_000
 
 const { fromMessage: decode } = decoderOf(WatchLeasesRequestSchema)
-const write = encoderOf(LeaseChangeSchema)
+const encode = encoderOf(LeaseChangeSchema)
 
-function changeOf(shown: Partial<View<LeaseChange>>): LeaseChange {
-  return fromJson(LeaseChangeSchema, write(shown) as JsonObject)
+function changeOf(view: Partial<View<LeaseChange>>): LeaseChange {
+  return fromJson(LeaseChangeSchema, encode(view) as JsonObject)
 }
 
 /** Made once for all watches. */
@@ -80,7 +81,8 @@ export class WatchLeases implements Stream {
     // Before anything is awaited, so that never too many begin.
     this.#add(call.caller.name, 1)
     try {
-      yield* this.#watch(decode(message as WatchLeasesRequest), call, signal)
+      const request = decode(message as WatchLeasesRequest)
+      yield* this.#watch(request, scoped(call, request), signal)
     } finally {
       this.#add(call.caller.name, -1)
     }
@@ -99,11 +101,11 @@ export class WatchLeases implements Stream {
 
   async *#watch(
     request: Decoded<WatchLeasesRequest>,
-    call: Call,
+    call: Scoped,
     signal: AbortSignal,
   ): AsyncGenerator<WatchLeasesResponse> {
     const { after, afterDigest, sendInitialState } = request
-    const network = allowedNetwork(call, request.network)
+    const { network } = call
     if (sendInitialState && after !== undefined)
       throw invalidField('after', 'the initial state says where the watch begins; leave one of the two out')
     if (afterDigest !== '' && after === undefined)
@@ -137,7 +139,7 @@ export class WatchLeases implements Stream {
 
   /**
    * The leases that are held, found as the caller takes them, so that nothing is kept for a slow caller. Returns the number up to
-   * which these leases and the events since the beginning say everything. Records keep their order while they change; when the
+   * which these leases and the events since the beginning are complete. Records keep their order while they change; when the
    * image was loaded anew, all are sent again.
    */
   async *#initialState(

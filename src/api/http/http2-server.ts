@@ -18,7 +18,7 @@ const STREAMS_PER_CONNECTION = 100
 const RESETS = { streamResetBurst: STREAMS_PER_CONNECTION, streamResetRate: STREAMS_PER_CONNECTION / 4 }
 
 /**
- * `requestWithinMs`: from when `answer` says that a request is read to the end of its body; `idleMs`: how long a connection
+ * `requestWithinMs`: from the call of `isRead` to the end of a request's body; `idleMs`: how long a connection
  * without any is kept.
  */
 export function createHttp2Server(
@@ -50,35 +50,45 @@ export function createHttp2Server(
   })
   server.on('session', (session) => {
     sessions.add(session)
-    let streams = 0
-    let begun = 0
-    const closeIdle = () => session.close()
-    let inUse = afterRunning(idleMs, closeIdle)
-    session.on('stream', (stream) => {
-      inUse()
-      streams += 1
-      // None is answered within a turn of the event loop, so with more than it may have open it has reset some. The library
-      // notices resets only once it has taken in all that was read.
-      if (begun === 0) {
-        setImmediate(() => {
-          begun = 0
-        })
-      }
-      begun += 1
-      if (begun > STREAMS_PER_CONNECTION) session.destroy()
-      stream.once('close', () => {
-        streams -= 1
-        if (streams === 0 && !session.destroyed) inUse = afterRunning(idleMs, closeIdle)
-      })
-    })
-    session.once('close', () => {
-      inUse()
-      sessions.delete(session)
-    })
+    session.once('close', () => sessions.delete(session))
     // A peer that breaks the protocol: its session ends, nothing else does.
     session.on('error', (error) => log.debug({ err: error }, 'HTTP/2 session broken'))
+    closeWhenIdle(session, idleMs)
+    endWhenResetting(session)
   })
   server.on('connection', (socket: Socket) => socket.setNoDelay(true))
   server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => admission.add(socket))
   return { server, sessions }
+}
+
+function closeWhenIdle(session: http2.ServerHttp2Session, idleMs: number): void {
+  const closeLater = () => afterRunning(idleMs, () => session.close())
+  let streams = 0
+  let inUse = closeLater()
+  session.on('stream', (stream) => {
+    inUse()
+    streams += 1
+    stream.once('close', () => {
+      streams -= 1
+      if (streams === 0 && !session.destroyed) inUse = closeLater()
+    })
+  })
+  session.once('close', () => inUse())
+}
+
+/**
+ * No stream is answered within an iteration of the event loop. So a session that begins more than it may have open has reset
+ * some. The library notices resets only once it has taken in all that was read.
+ */
+function endWhenResetting(session: http2.ServerHttp2Session): void {
+  let begun = 0
+  session.on('stream', () => {
+    if (begun === 0) {
+      setImmediate(() => {
+        begun = 0
+      })
+    }
+    begun += 1
+    if (begun > STREAMS_PER_CONNECTION) session.destroy()
+  })
 }

@@ -116,8 +116,8 @@ export function refuseMethod(
 }
 
 /**
- * Against DNS rebinding: without tokens a page of another site whose name points here could act as admin, but its Host header
- * shows that name. True: refused.
+ * Against DNS rebinding: without tokens a page of another site, with a name that resolves to this address, could act as admin. Its
+ * Host header has that name. True: refused.
  */
 export function refuseHost(
   host: string | undefined,

@@ -1,6 +1,6 @@
 /**
- * Bytes of requests that have not been answered yet: bounded for each connection and in all, so that callers who never
- * finish cannot fill the memory of the process. (3 connections of 900 streams each without an end held 1.2 GB.)
+ * Bytes of requests that have not been answered yet: bounded for each connection and in all, so that requests that never
+ * end cannot fill the memory of the process. (3 connections of 900 streams each without an end held 1.2 GB.)
  */
 import { type Refused, refused } from '../codec/errors.ts'
 

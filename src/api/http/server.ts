@@ -13,7 +13,7 @@ import type { Config } from '../../config.ts'
 import { Health } from '../../gen/grpc/health/v1/health_pb.ts'
 import type { Logger } from '../../telemetry.ts'
 import { WatchLeases } from '../handlers/watch-leases.ts'
-import type { Backend, Method } from '../method.ts'
+import type { Backend } from '../method.ts'
 import { METHODS, RpcServer, SERVICES } from '../rpc-server.ts'
 import type { Tokens } from '../tokens.ts'
 import { Admission } from './admission.ts'
@@ -24,9 +24,9 @@ import { closeServer, createPages, listen, type Pages, page, refuseHost, refuseM
 import { addReflection } from './reflection.ts'
 import { RequestBytes } from './request-bytes.ts'
 import { ASKING, keepTls, readTls } from './tls.ts'
-import { formatOf, UnaryHttp } from './unary-http.ts'
+import { UnaryHttp } from './unary-http.ts'
 
-/** Longer than the pools of callers keep theirs: who closes first must not be the one who is about to be asked. */
+/** Longer than callers' pools keep connections, so that the server does not close one on which a request is about to come. */
 const KEEP_ALIVE_MS = 65_000
 /** Connections of gRPC are few and kept for long. */
 const HTTP2_IDLE_MS = 300_000
@@ -48,7 +48,7 @@ type Options = Backend & {
   readonly tokens: Tokens
   readonly config: Pick<Config, 'host' | 'port' | 'grpcPort' | 'deadlineMs'> & Partial<Pick<Config, 'tls'>>
   readonly logger: Logger
-  /** What Prometheus reads; by default nobody asked for it. */
+  /** What Prometheus reads; by default off. */
   readonly metrics?: Pages['metrics']
   /** A caller of a stream that takes nothing for so long is cut off. */
   readonly takenWithinMs?: number
@@ -78,20 +78,14 @@ export class ApiServer {
 
   private constructor(options: Options) {
     const { reads, tokens, config, logger: log, metrics = null, worker, loaded } = options
+    const { takenWithinMs = TAKEN_WITHIN_MS } = options
     const stopping = this.#stopping.signal
     const services = SERVICES.map(({ typeName }) => typeName)
     const health = new HealthState({ reads, services, stopping, worker, loaded })
     const admission = new Admission(options.callsInFlight)
     const bytes = new RequestBytes()
-    const rpc = new RpcServer({
-      backend: options,
-      tokens,
-      admission,
-      defaultDeadlineMs: config.deadlineMs,
-      log,
-    })
+    const rpc = new RpcServer({ backend: options, tokens, admission, deadlineMs: config.deadlineMs, log })
     const watch = new WatchLeases(options)
-    const takenWithinMs = options.takenWithinMs ?? TAKEN_WITHIN_MS
     const connect = (grpc: boolean) =>
       new ConnectRpc({ rpc, bytes, stopping, takenWithinMs, log }, { grpc }, [watch], (router) => {
         router.service(Health, health.service)
@@ -101,8 +95,8 @@ export class ApiServer {
     this.watches = watch.watches
     this.#options = options
     this.#admission = admission
-    this.#unary = new UnaryHttp(rpc, bytes, stopping)
     this.#overHttp1 = connect(false)
+    this.#unary = new UnaryHttp({ rpc, bytes, stopping, library: this.#overHttp1 })
     this.#overHttp2 = connect(true)
     this.#answerPage = createPages({ health, tokens, metrics, log })
     this.#http1 = tls === undefined ? http.createServer(HTTP1) : https.createServer({ ...HTTP1, ...tls })
@@ -144,23 +138,14 @@ export class ApiServer {
       if (!this.#overHttp1.take(request, response)) void this.#answerPage(request, response)
       return
     }
-    if (request.method !== 'POST') {
-      refuseMethod(response, 'POST')
-      return
-    }
+    if (request.method !== 'POST') return void refuseMethod(response, 'POST')
     this.#owed.add(response)
     response.once('close', () => this.#owed.delete(response))
-    if (this.#admission.isOpen) this.#begin(method, request, response)
+    if (this.#admission.isOpen) void this.#unary.serve(method, request, response)
     else
       this.#admission.beginPaused(request.socket, () => {
-        if (!response.destroyed) this.#begin(method, request, response)
+        if (!response.destroyed) void this.#unary.serve(method, request, response)
       })
-  }
-
-  #begin(method: Method, request: http.IncomingMessage, response: http.ServerResponse): void {
-    const format = formatOf(request)
-    if (format === null) this.#overHttp1.take(request, response)
-    else void this.#unary.serve(method, format, request, response)
   }
 
   readonly #onHttp2 = (
@@ -168,17 +153,13 @@ export class ApiServer {
     response: http2.Http2ServerResponse,
     isRead: () => void,
   ): void => {
-    if (this.#options.tokens.everyoneIsAdmin && refuseHost(request.authority, response)) {
-      isRead()
-      return
+    const isUnary = METHODS.has(request.url)
+    const isRefused = this.#options.tokens.everyoneIsAdmin && refuseHost(request.authority, response)
+    if (isRefused || (isUnary && request.method !== 'POST')) {
+      if (!isRefused) refuseMethod(response, 'POST')
+      return void isRead()
     }
     const { stream } = response
-    const isUnary = METHODS.has(request.url)
-    if (isUnary && request.method !== 'POST') {
-      refuseMethod(response, 'POST')
-      isRead()
-      return
-    }
     // It may have been given up meanwhile.
     const take = () => {
       if (stream.destroyed) return
@@ -187,7 +168,7 @@ export class ApiServer {
     }
     if (!isUnary) return void setImmediate(take)
     this.#owed.add(stream)
-    // A caller may go on sending what nobody reads; it has its answer.
+    // Of a caller that has its answer and goes on sending, only the end is waited for.
     for (const event of ['finish', 'close']) stream.once(event, () => this.#owed.delete(stream))
     this.#admission.beginLater(take)
   }
@@ -208,7 +189,7 @@ export class ApiServer {
       this.#http1.closeIdleConnections()
       await delay(20)
     }
-    // A turn for the last answers to reach their sockets; connections without a request are idle and go at once.
+    // Time for the last answers to reach their sockets; connections without a request are idle and go at once.
     await delay(10)
     this.#http1.closeAllConnections()
     for (const session of sessions) session.destroy()

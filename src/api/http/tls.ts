@@ -1,4 +1,4 @@
-/** TLS of both ports, from files that are read again when they change, and who a client's certificate says that it is. */
+/** TLS of both ports, from files that are read again when they change; the subject of a client's certificate. */
 import { readFileSync } from 'node:fs'
 import type { Server } from 'node:http'
 import type { Http2Server } from 'node:http2'

@@ -13,6 +13,7 @@ import { invalidField } from '../codec/errors.ts'
 import { MOST_REPORT_BYTES, REPORT_PATH, readingReport } from '../codec/large-report.ts'
 import type { Call, Method } from '../method.ts'
 import { MOST_REQUEST_BYTES, messageOf, type RpcServer, tooLarge } from '../rpc-server.ts'
+import type { ConnectRpc } from './connect-rpc.ts'
 import type { RequestBytes } from './request-bytes.ts'
 import { subjectOf } from './tls.ts'
 
@@ -20,37 +21,35 @@ const JSON_TYPE = 'application/json'
 const BINARY_TYPE = 'application/proto'
 const IS_JSON = /^application\/json(?: *; *charset="?utf-8"?)?$/i
 
-/** Null: the request is for the library. */
-export function formatOf({ headers }: IncomingMessage): 'json' | 'binary' | null {
-  const { 'content-type': type = '', 'content-encoding': encoding = 'identity' } = headers
-  if (encoding !== 'identity') return null
-  return IS_JSON.test(type) ? 'json' : type === BINARY_TYPE ? 'binary' : null
+type Options = {
+  readonly rpc: RpcServer
+  readonly bytes: RequestBytes
+  readonly stopping: AbortSignal
+  readonly library: ConnectRpc
 }
 
 export class UnaryHttp {
-  readonly #rpc: RpcServer
-  readonly #bytes: RequestBytes
-  readonly #stopping: AbortSignal
+  readonly #options: Options
 
-  constructor(rpc: RpcServer, bytes: RequestBytes, stopping: AbortSignal) {
-    this.#rpc = rpc
-    this.#bytes = bytes
-    this.#stopping = stopping
+  constructor(options: Options) {
+    this.#options = options
   }
 
-  async serve(
-    method: Method,
-    format: 'json' | 'binary',
-    request: IncomingMessage,
-    response: ServerResponse,
-  ): Promise<void> {
+  async serve(method: Method, request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { rpc, bytes, stopping, library } = this.#options
     const { headers } = request
+    const { 'content-type': type = '', 'content-encoding': encoding = 'identity' } = headers
+    const isJson = IS_JSON.test(type)
+    if (encoding !== 'identity' || (!isJson && type !== BINARY_TYPE))
+      return void library.take(request, response)
     const most = method.path === REPORT_PATH ? MOST_REPORT_BYTES : MOST_REQUEST_BYTES
     const isTooLong = Number(headers['content-length'] ?? 0) > most
     let call: Call | null = null
+    let status = 200
+    let answer: string | Uint8Array
     try {
       try {
-        call = this.#rpc.authorize(method, {
+        call = rpc.authorize(method, {
           system: 'connectrpc',
           authorization: headers.authorization,
           subject: subjectOf(request.socket),
@@ -58,32 +57,31 @@ export class UnaryHttp {
           traceparent: headers.traceparent as string | undefined,
         })
       } catch (error) {
-        // First the request is read: a connection that is closed while its caller still sends is reset, and the answer
-        // lost with it. A request that is too long is not worth it.
+        // First the request is read: a connection that is closed while its caller still sends is reset, and the caller never
+        // gets the answer. A request that is too long is not worth it.
         if (!isTooLong) await new Promise((resolve) => request.once('end', resolve).resume())
         throw error
       }
       if (isTooLong) throw tooLarge(most)
-      const body = await receive(request, response, most, this.#bytes)
-      const answer = await this.#rpc.answer(method, await decode(method, body, format), call)
+      const body = await receive(request, response, most, bytes)
+      const json = await rpc.answer(method, await decode(method, body, isJson), call)
       // Text goes out in one piece with the header; bytes take a second buffer.
-      if (format === 'json') this.#send(response, 200, JSON_TYPE, JSON.stringify(answer))
-      else this.#send(response, 200, BINARY_TYPE, toBinary(method.desc.output, messageOf(method, answer)))
+      answer = isJson ? JSON.stringify(json) : toBinary(method.desc.output, messageOf(method, json))
       call.span.end('OK', '')
     } catch (error) {
-      const refusal = this.#rpc.toConnectError(method, call, error)
+      const refusal = rpc.toConnectError(method, call, error)
       // The rest of the request is not read, so the connection is of no further use.
       if (!request.complete) response.setHeader('connection', 'close')
-      const text = JSON.stringify(errorToJson(refusal, undefined))
-      this.#send(response, codeToHttpStatus(refusal.code), JSON_TYPE, text)
+      status = codeToHttpStatus(refusal.code)
+      answer = JSON.stringify(errorToJson(refusal, undefined))
     }
-  }
-
-  #send(response: ServerResponse, status: number, type: string, body: string | Uint8Array): void {
-    if (this.#stopping.aborted) response.setHeader('connection', 'close')
+    if (stopping.aborted) response.setHeader('connection', 'close')
     if (status === 401) response.setHeader('www-authenticate', 'Bearer')
-    response.writeHead(status, { 'content-type': type, 'content-length': Buffer.byteLength(body) })
-    response.end(body)
+    response.writeHead(status, {
+      'content-type': typeof answer === 'string' ? JSON_TYPE : BINARY_TYPE,
+      'content-length': Buffer.byteLength(answer),
+    })
+    response.end(answer)
   }
 }
 
@@ -99,27 +97,26 @@ function receive(
   most: number,
   bytes: RequestBytes,
 ): Promise<Buffer> {
-  return new Promise((resolve, reject) => {
-    const { socket } = request
-    const chunks: Buffer[] = []
-    let size = 0
-    response.once('close', () => bytes.remove(socket, size))
-    request.on('data', (chunk: Buffer) => {
-      try {
-        size += chunk.length
-        bytes.add(socket, chunk.length)
-        if (size > most) throw tooLarge(most)
-        chunks.push(chunk)
-      } catch (error) {
-        reject(error)
-      }
-    })
-    request.on('end', () => resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)))
+  const { promise, resolve, reject } = Promise.withResolvers<Buffer>()
+  const { socket } = request
+  const chunks: Buffer[] = []
+  let size = 0
+  response.once('close', () => bytes.remove(socket, size))
+  request.on('data', (chunk: Buffer) => {
+    try {
+      size += chunk.length
+      bytes.add(socket, chunk.length)
+      if (size > most) throw tooLarge(most)
+      chunks.push(chunk)
+    } catch (error) {
+      reject(error)
+    }
   })
+  request.on('end', () => resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)))
+  return promise
 }
 
-async function decode({ path, desc, decoder }: Method, body: Buffer, format: 'json' | 'binary') {
-  const isJson = format === 'json'
+async function decode({ path, desc, decoder }: Method, body: Buffer, isJson: boolean) {
   if (isJson && !isUtf8(body)) throw invalidField('', 'the body is not UTF-8')
   if (path === REPORT_PATH) return cooperatively(readingReport(body, isJson))
   if (isJson) return decoder.fromJson(parseJson(body.toString()))
