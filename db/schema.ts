@@ -3,12 +3,12 @@
  *
  * db/audit/00_event.sql  from the table of an event's columns its text, the view `log` and what shows leases; from the lifecycle
  *                        the ends of quarantines
- * db/schema.sql          what the migration and the audit files make, for review and for reading; never executed. From the
- *                        catalogue, because pg_dump does not come with the embedded PostgreSQL. Comments are not repeated.
+ * db/schema.sql          views, functions and rights as the catalogue has them, for review; never executed. Tables are left out:
+ *                        as long as there is one migration, it is their whole definition.
  * src/gen/tables.ts      the columns of our tables with their types, from the catalogue
  */
 
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdtempDisposable, readFile, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -21,43 +21,9 @@ import { withClient } from '../src/postgres/connect.ts'
 import { openDatabase } from '../src/postgres/database.ts'
 import { DB } from '../src/postgres/migrate.ts'
 
-const HEADER =
-  '-- The schemas "ipledger" and "ipledger_audit" as db/migrations, db/audit and db/grants.sql make them. Written by "npm run generate"; do not edit.'
+const HEADER = '-- What people see of the schemas, and what each role may do. Written by "npm run generate"; do not edit.'
 
 const OURS = `('ipledger'::regnamespace, 'ipledger_audit'::regnamespace)`
-
-const EXTENSIONS = `
-  select format('create extension %I;', extname) as text from pg_extension where extname <> 'plpgsql' order by 1`
-
-// Columns in the order they were written, then constraints; a NOT NULL is shown at its column.
-const TABLES = `
-  select format(E'create table %s (\\n%s\\n)%s;', c.oid::regclass,
-           (select string_agg('  ' || line, E',\\n' order by place, line)
-              from (select a.attnum::int as place,
-                           a.attname || ' ' || format_type(a.atttypid, a.atttypmod)
-                           || case when a.attcollation <> t.typcollation then format(' collate %I', l.collname) else '' end
-                           || case when a.attnotnull then ' not null' else '' end
-                           || coalesce(' default ' || pg_get_expr(d.adbin, d.adrelid), '') as line
-                      from pg_attribute a
-                      join pg_type t on t.oid = a.atttypid
-                      left join pg_collation l on l.oid = a.attcollation
-                      left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
-                     where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
-                    union all
-                    select 10000, format('constraint %I %s', x.conname, pg_get_constraintdef(x.oid, true))
-                      from pg_constraint x
-                     where x.conrelid = c.oid and x.contype <> 'n') as lines),
-           coalesce(' with (' || array_to_string(c.reloptions, ', ') || ')', '')) as text
-    from pg_class c
-   where c.relnamespace in ${OURS} and c.relkind in ('r', 'p')
-   order by c.oid::regclass::text`
-
-const INDEXES = `
-  select pg_get_indexdef(i.indexrelid) || ';' as text
-    from pg_index i join pg_class c on c.oid = i.indexrelid
-   where c.relnamespace in ${OURS}
-     and not exists (select from pg_constraint x where x.conindid = i.indexrelid and x.contype in ('p', 'u', 'x'))
-   order by i.indrelid::regclass::text, c.relname`
 
 // Columns and arguments of views and functions; their files have the rest.
 const VIEWS = `
@@ -125,7 +91,7 @@ const KEYS = `
 /** The schemas as text, in an order that does not depend on how they were made. */
 async function describeSchema(client: pg.Client): Promise<string> {
   const parts = [HEADER]
-  for (const sql of [EXTENSIONS, TABLES, INDEXES, VIEWS, FUNCTIONS, GRANTS]) {
+  for (const sql of [VIEWS, FUNCTIONS, GRANTS]) {
     const { rows } = await client.query<{ text: string }>(sql)
     parts.push(rows.map(({ text }) => text).join('\n'))
   }
@@ -230,21 +196,17 @@ $$;
 }
 
 /** The schema of this checkout, on a fresh embedded server. */
-async function onFreshSchema<T>(read: (client: pg.Client) => Promise<T>): Promise<T> {
-  const directory = await mkdtemp(join(tmpdir(), 'ipledger-schema-'))
-  try {
-    const database = await openDatabase(
-      { databaseUrl: undefined, databaseAdminUrl: undefined, directory: join(directory, 'server') },
-      { log: pino({ level: 'warn' }, pino.destination(2)), embedded: 'own' },
-    )
-    try {
-      return await withClient({ url: database.adminUrl!, applicationName: 'ipledger schema' }, read)
-    } finally {
-      await database.stop()
-    }
-  } finally {
-    await rm(directory, { recursive: true, force: true })
+async function onFreshSchema(read: (client: pg.Client) => Promise<void>): Promise<void> {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'ipledger-schema-'))
+  await using open = new AsyncDisposableStack()
+  const config = {
+    databaseUrl: undefined,
+    databaseAdminUrl: undefined,
+    directory: join(directory.path, 'server'),
   }
+  const log = pino({ level: 'warn' }, pino.destination(2))
+  const database = open.adopt(await openDatabase(config, { log, embedded: 'own' }), (one) => one.stop())
+  await withClient({ url: database.adminUrl!, applicationName: 'ipledger schema' }, read)
 }
 
 async function keepCurrent(file: URL, text: string): Promise<void> {
