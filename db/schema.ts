@@ -21,7 +21,8 @@ import { withClient } from '../src/postgres/connect.ts'
 import { openDatabase } from '../src/postgres/database.ts'
 import { DB } from '../src/postgres/migrate.ts'
 
-const HEADER = '-- What people see of the schemas, and what each role may do. Written by "npm run generate"; do not edit.'
+const HEADER =
+  '-- What people see of the schemas, and what each role may do. Written by "npm run generate"; do not edit.'
 
 const OURS = `('ipledger'::regnamespace, 'ipledger_audit'::regnamespace)`
 
