@@ -3213,7 +3213,7 @@ export const LookUpAnswer = {
   LOOK_UP_ANSWER_UNSPECIFIED: 0,
 
   /**
-   * It exists, in whatever state: paused, stopped, restarting, pending. If only another uid has its name, answer GONE.
+   * It exists, in any state: paused, stopped, restarting, pending. If only another uid has its name, answer GONE.
    *
    * @generated from enum value: LIVE = 1;
    */
