@@ -1,4 +1,4 @@
--- What people see of the schemas, and what each role may do. Written by "npm run generate"; do not edit.
+-- Views with their columns, functions with their arguments. Written by "npm run generate"; do not edit.
 
 view ipledger_audit.attention (network text, rank smallint, severity text, code text, source text, count bigint, since timestamp with time zone, age interval, address inet, lease_id text, what text, true_at timestamp with time zone)
 view ipledger_audit.crash_loops (network text, owner_kind text, owner_name text, owner_interface text, pool text, lives bigint, addresses bigint, held_now bigint, first_at timestamp with time zone, last_at timestamp with time zone)
@@ -58,14 +58,3 @@ function ipledger_audit.reaps("from" timestamp with time zone, "to" timestamp wi
 function ipledger_audit.rested_by(network text, at timestamp with time zone) returns timestamp with time zone
 function ipledger_audit.seconds(milliseconds text) returns text
 function ipledger_audit.who_had(network text, address inet, at timestamp with time zone) returns SETOF ipledger_audit.past_lease
-
-column ipledger.network_lock.network_id: ipledger_service update
-function all of ipledger: public execute
-function all of ipledger_audit: ipledger_auditor execute; ipledger_service execute
-schema ipledger: ipledger_service usage
-schema ipledger_audit: ipledger_auditor usage; ipledger_service usage
-table all of ipledger_audit: ipledger_auditor select; ipledger_service select
-table ipledger.attention, ipledger.lookup, ipledger.pool, ipledger.pool_sample, ipledger.request, ipledger.sighting, ipledger.source_failure: ipledger_service delete, insert, select, update
-table ipledger.event, ipledger.network_lock: ipledger_service insert, select
-table ipledger.lease, ipledger.network, ipledger.source, ipledger.source_report, ipledger.verification: ipledger_service insert, select, update
-table ipledger.migration: ipledger_service select

@@ -3,8 +3,9 @@
  *
  * db/audit/00_event.sql  from the table of an event's columns its text, the view `log` and what shows leases; from the lifecycle
  *                        the ends of quarantines
- * db/schema.sql          views, functions and rights as the catalogue has them, for review; never executed. Tables are left out:
- *                        as long as there is one migration, it is their whole definition.
+ * db/schema.sql          columns of views and arguments of functions as the catalogue has them, for review; never executed.
+ *                        Tables are left out: as long as there is one migration, it is their whole definition. Rights are in
+ *                        test/db/postgres-privileges.test.ts.
  * src/gen/tables.ts      the columns of our tables with their types, from the catalogue
  */
 
@@ -22,7 +23,7 @@ import { openDatabase } from '../src/postgres/database.ts'
 import { DB } from '../src/postgres/migrate.ts'
 
 const HEADER =
-  '-- What people see of the schemas, and what each role may do. Written by "npm run generate"; do not edit.'
+  '-- Views with their columns, functions with their arguments. Written by "npm run generate"; do not edit.'
 
 const OURS = `('ipledger'::regnamespace, 'ipledger_audit'::regnamespace)`
 
@@ -41,36 +42,6 @@ const FUNCTIONS = `
     from pg_proc p
    where p.pronamespace in ${OURS}
    order by 1`
-
-// Objects on which everybody but the owner has the same rights stand together.
-const GRANTS = `
-  with object (kind, schema, name, owner, acl) as (
-    select 'schema', '', n.oid::regnamespace::text, n.nspowner, n.nspacl from pg_namespace n where n.oid in ${OURS}
-    union all
-    select 'table', c.relnamespace::regnamespace::text, c.oid::regclass::text, c.relowner, c.relacl
-      from pg_class c where c.relnamespace in ${OURS} and c.relkind in ('r', 'v')
-    union all
-    select 'column', '', format('%s.%I', c.oid::regclass, t.attname), c.relowner, t.attacl
-      from pg_class c join pg_attribute t on t.attrelid = c.oid where c.relnamespace in ${OURS} and t.attacl is not null
-    union all
-    select 'function', p.pronamespace::regnamespace::text, p.oid::regprocedure::text, p.proowner, coalesce(p.proacl, acldefault('f', p.proowner))
-      from pg_proc p where p.pronamespace in ${OURS}
-  ),
-  granted as (
-    select o.kind, o.schema, o.name, coalesce(string_agg(a.rights, '; ' order by a.rights), 'owner') as rights
-      from object o
-      left join lateral (
-        select concat(case a.grantee when 0 then 'public' else a.grantee::regrole::text end, ' ',
-                      lower(string_agg(a.privilege_type, ', ' order by a.privilege_type))) as rights
-          from aclexplode(o.acl) a where a.grantee <> o.owner group by a.grantee) a on true
-     group by o.kind, o.schema, o.name
-  )
-  select format('%s %s: %s', kind,
-           case when schema <> '' and count(*) = sum(count(*)) over (partition by kind, schema) then 'all of ' || schema
-                else string_agg(name, ', ' order by name) end, rights) as text
-    from granted
-   group by kind, schema, rights
-   order by kind, 1`
 
 const COLUMNS = `
   select c.relname as table, json_object_agg(a.attname, replace(format_type(a.atttypid, null), 'timestamp with time zone', 'timestamptz') || case when a.attnotnull then '' else '?' end
@@ -92,7 +63,7 @@ const KEYS = `
 /** The schemas as text, in an order that does not depend on how they were made. */
 async function describeSchema(client: pg.Client): Promise<string> {
   const parts = [HEADER]
-  for (const sql of [VIEWS, FUNCTIONS, GRANTS]) {
+  for (const sql of [VIEWS, FUNCTIONS]) {
     const { rows } = await client.query<{ text: string }>(sql)
     parts.push(rows.map(({ text }) => text).join('\n'))
   }
@@ -149,17 +120,16 @@ function describeEvent(): string {
       `e.network_id as network, set_masklen(e.address, e.prefix_length) as address, ${pool} as pool, e.state, e.network_id || '/' || e.${token} as lease_id, e.${token} as fencing_token, e.seq as version, ${columns.join(', ')}, ${since} as since`,
     )
   const typed = ofLease.map(([name, type]) => `${name} ${type.replace('json', 'jsonb')}`).join(', ')
-  const exits = Map.groupBy(
-    QUARANTINE_REASONS.flatMap((reason) =>
-      [false, true].map((isInfrastructure) => ({ reason, isInfrastructure })),
-    ),
-    ({ reason, isInfrastructure }) =>
-      [...exitsOf(reason, isInfrastructure ? 'infrastructure' : null), 'an operator: Reap'].join(' or '),
-  )
-  const exit = ([words, of]: readonly [string, readonly { reason: string; isInfrastructure: boolean }[]]) =>
-    `when (reason, owner_kind is not distinct from 'infrastructure') in (${of
-      .map((one) => `('${one.reason}', ${one.isInfrastructure})`)
-      .join(', ')})\n      then 'It ends by ${words}'`
+  const ends = QUARANTINE_REASONS.map((reason) => {
+    const [own, infrastructure] = [null, 'infrastructure'].map((kind) =>
+      [...exitsOf(reason, kind), 'an operator: Reap'].join(' or '),
+    )
+    const end =
+      own === infrastructure
+        ? `'${own}'`
+        : `case owner_kind when 'infrastructure' then '${infrastructure}' else '${own}' end`
+    return `when '${reason}' then ${end}`
+  })
   return `-- Written by "npm run generate" from src/core/event-columns.ts and src/core/lifecycle.ts; do not edit.
 
 -- An event as one text: src/ledger/event-text.ts. \`stable\`, so that the server reads it into the statement: 2.2 µs an event, where
@@ -190,8 +160,8 @@ create type ipledger_audit.past_lease as (
 
 create function ipledger_audit.quarantine_exit(reason text, owner_kind text) returns text
   language sql immutable as $$
-  select case
-    ${[...exits].map(exit).join('\n    ')} end
+  select 'It ends by ' || case reason
+    ${ends.join('\n    ')} end
 $$;
 `
 }
