@@ -29,7 +29,7 @@ const INSUFFICIENT_PRIVILEGE = '42501'
 
 type File = { readonly name: string; readonly text: string }
 
-/** Safe to run by several starters at once. Returns the names of the migrations that this call applied. */
+/** Several starters may run it at once. Returns the names of the migrations that this call applied. */
 export async function migrate(admin: pg.Client, log: Logger, db: URL = DB): Promise<readonly string[]> {
   const migrations = await readSql(new URL('migrations/', db))
   await admin.query('begin isolation level read committed')
