@@ -83,39 +83,33 @@ const JOB_SECONDS = [0.1, 1, 10, 60]
 const TABLE = {
   Counter: {
     'ipledger.events{network,type,cause}': 'Events this process committed to the log',
-    [`ipledger.calls.failed${RPC_LABELS}` as const]:
-      'Calls that were answered with another status than OK; error_type is the reason',
+    [`ipledger.calls.failed${RPC_LABELS}` as const]: 'Calls answered with another status than OK',
     'ipledger.reaps{network,cause}':
-      "Leases taken back by ipledger: NEVER_CONFIRMED, PROVEN_ABSENT, or an operator's Reap",
-    'ipledger.eras_begun{network}': 'Eras that this process began because the log was not the one it knew',
-    'ipledger.batches{outcome}':
-      'Batches: committed; not_begun and not_loaded did nothing; rolled_back, vetoed and unknown were undone in memory',
+      "Leases taken back, by NEVER_CONFIRMED, PROVEN_ABSENT or an operator's Reap",
+    'ipledger.eras_begun{network}': 'Eras that this process began, for another log than it knew',
+    'ipledger.batches{outcome}': 'Batches by outcome; all but committed did nothing or were undone in memory',
     'ipledger.reports{network,complete}': 'Reports of sources, those that are asked included',
     'ipledger.judgements{network,verdict}': 'Suspects judged by the job: keep, ask or reap',
     'ipledger.lookups{source_kind,answer}': 'Answers of sources to "does this workload exist?"',
     'ipledger.unique_violations{network}':
-      'Batches that a constraint of the database refused although the rules allowed them: a defect, or a second writer',
-    'ipledger.clock_jumps{direction}':
-      "Times the database's clock was stepped forward or back by more than 2 s",
+      'Batches that a constraint of the database refused: a defect, or a second writer',
+    'ipledger.clock_jumps{direction}': "Steps of the database's clock by more than 2 s",
   },
   Histogram: {
     [`${RPC_DURATION}{${ATTR_RPC_METHOD}}` as const]: 'Calls, from their header to their answer',
-    'ipledger.batch.duration.seconds':
-      'Batches that were committed, from asking for the lock to the commit answered',
+    'ipledger.batch.duration.seconds': 'Committed batches, from the lock to the answer of the commit',
     'ipledger.batch.phase.duration.seconds{phase}':
-      'Parts of a batch: lock (lock and catch up), decide, write (write and commit)',
+      'Parts of a batch: lock (and catch up), decide, write (and commit)',
     'ipledger.batch.commands': 'Commands in a batch',
     'ipledger.image.load.duration.seconds': 'Loads of the image of a network, until it has caught up',
-    'ipledger.report.duration.seconds{network}':
-      'Reports of sources, from the list at hand to the answer of their last slice',
+    'ipledger.report.duration.seconds{network}': 'Reports of sources, from the list to the last answer',
     'ipledger.job.duration.seconds{job_name,outcome}': 'Runs of jobs; outcome is done or failed',
   },
   Gauge: {
     'ipledger.job.last_success.timestamp.seconds{job_name}':
-      'When a run of the job last ended well in this process, since 1970',
+      'Last success of the job in this process, since 1970',
     'ipledger.jobs_waiting': 'Runs of jobs that are due and not begun',
-    'ipledger.jobs_failing':
-      'Runs of jobs that failed within the last hour or so, as graphile-worker keeps them',
+    'ipledger.jobs_failing': 'Runs of jobs that failed within the last hour or so',
   },
   ObservableCounter: {
     'process.cpu.seconds': 'User and system CPU time',
@@ -124,40 +118,29 @@ const TABLE = {
     'ipledger.queue.commands{network}': 'Commands that wait for a batch in this process',
     'ipledger.watches': 'Watches of leases that are open in this process',
     'ipledger.image.records{network}': 'Touched addresses of the network in the memory of this process',
-    'nodejs.eventloop.delay.p99.seconds':
-      "How late the process's event loop was, 99 % of the time, since somebody last asked",
+    'nodejs.eventloop.delay.p99.seconds': 'p99 of the delay of the event loop since the last collection',
     'process.resident_memory.bytes': 'Resident memory of the process',
     'process.start_time.seconds': 'When the process was started, since 1970',
     'ipledger.build_info{version,node_version}': '1; its labels say what runs',
-    'ipledger.series.left_out{of}':
-      'Networks, pools or sources that gauges are without: there are more than may have them',
-    'ipledger.database.up':
-      '1 when the gauges that come from the database could be read the last time, at most a minute ago',
-    'ipledger.pool.addresses{network,pool,state}':
-      'Leases of the pool by state: free, cooling, reserved, active, quarantined, excluded; their sum is its size',
-    'ipledger.pool.draining{network,pool}':
-      '1 for a pool that is draining: it hands out nothing, however much is free',
+    'ipledger.series.left_out{of}': 'Networks, pools or sources beyond the limit, without gauges',
+    'ipledger.database.up': '1 if the gauges of the database could be read last time, a minute ago at most',
+    'ipledger.pool.addresses{network,pool,state}': 'Leases of the pool by state; their sum is its size',
+    'ipledger.pool.draining{network,pool}': '1 for a pool that is draining: it hands out nothing',
     'ipledger.pool.exhausted_in.seconds{network,pool}':
-      'Until the pool is exhausted at the net rate of the last hour; absent where it is not falling',
+      'Until the pool is exhausted at the net rate of the last hour',
     'ipledger.quarantined_leases{network,reason}': 'Leases that are quarantined now',
-    'ipledger.holds{network,hold}':
-      '1 for each hold in force: nothing is reaped in the network until it ends or an operator resumes it',
-    'ipledger.source.lag.seconds{network,source}':
-      'Since the source last reported; of one that never did, since it was registered',
+    'ipledger.holds{network,hold}': '1 for each hold in force, during which nothing is reaped',
+    'ipledger.source.lag.seconds{network,source}': 'Since the source last reported, or was registered',
     'ipledger.source.interval.seconds{network,source}': 'How often the source is to report',
     'ipledger.sources{network,status}':
-      'Sources by status: registered (dry run), retired; and of enabled ones silent, partial, cold (what it does not list proves nothing yet), good',
-    'ipledger.attention{network,code}':
-      'How many leases, sources or findings wait for a person or an answer, as judged once a minute',
-    'ipledger.suspects{network,answer}':
-      'Questions about leases that nobody lists, by their last answer; waiting where none has come',
+      'Sources by status: registered (dry run), retired; if enabled silent, partial, cold or good',
+    'ipledger.attention{network,code}': 'Leases, sources or findings that wait for a person or an answer',
+    'ipledger.suspects{network,answer}': 'Questions about leases that no source lists, by their last answer',
     'ipledger.era{network}': 'Era of the log',
-    'ipledger.era.begun.timestamp.seconds{network}':
-      'When the era began, since 1970; absent in the first one',
+    'ipledger.era.begun.timestamp.seconds{network}': 'When the era began, since 1970; the first one has none',
     'ipledger.network.state{network,state}': '1 for the state the network is in, 0 for the others',
-    'ipledger.verify.age.seconds{network}':
-      'Since a verification last came to its end; of a network that never was, since it was created',
-    'ipledger.verify.differences{network}': 'Differences that verification has found and not missed since',
+    'ipledger.verify.age.seconds{network}': 'Since a verification last ended, or the network was created',
+    'ipledger.verify.differences{network}': 'Differences that verification found and has not cleared',
   },
 } as const
 
