@@ -121,12 +121,15 @@ export async function inspectLogin(client: pg.Client): Promise<LoginKind> {
   return rows[0]!
 }
 
-/** The logins of a DATABASE_URL; a process that may not create roles finds them, too. */
+/** The logins that follow from a DATABASE_URL, also for a process that may not create roles. */
 export function deriveLogins(databaseUrl: string, systemIdentifier: string): Logins {
-  return {
-    serviceUrl: loginUrl(databaseUrl, SERVICE_ROLE, systemIdentifier),
-    jobsUrl: loginUrl(databaseUrl, JOBS_ROLE, systemIdentifier),
+  const { password: secret } = readUrl(databaseUrl)
+  const login = (user: string) => {
+    if (!secret) return replaceLogin(databaseUrl, { user })
+    const password = createHmac('sha256', secret).update(`${user}:${systemIdentifier}`).digest('base64url')
+    return replaceLogin(databaseUrl, { user, password })
   }
+  return { serviceUrl: login(SERVICE_ROLE), jobsUrl: login(JOBS_ROLE) }
 }
 
 /** Differs between clusters; the same in a replica and after failover. */
@@ -334,13 +337,6 @@ async function canLogIn(url: string): Promise<boolean> {
 function alterSetting(role: string, name: string, value: string): string {
   const list = name === 'search_path' ? pg.escapeIdentifier(value) : pg.escapeLiteral(value)
   return `alter role ${pg.escapeIdentifier(role)} set ${name} = ${list}`
-}
-
-function loginUrl(databaseUrl: string, role: string, systemIdentifier: string): string {
-  const { password } = readUrl(databaseUrl)
-  if (password === undefined || password === '') return replaceLogin(databaseUrl, { user: role })
-  const derived = createHmac('sha256', password).update(`${role}:${systemIdentifier}`).digest('base64url')
-  return replaceLogin(databaseUrl, { user: role, password: derived })
 }
 
 /** As PostgreSQL stores a password (RFC 5803); the salt follows from the password, which is random enough. */

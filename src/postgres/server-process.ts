@@ -114,7 +114,11 @@ export async function runningPort(dataDirectory: string): Promise<number | undef
 async function initialise({ dataDirectory, binaries, password }: Options): Promise<void> {
   const made = await readFile(join(dataDirectory, 'PG_VERSION'), 'utf8').catch(() => undefined)
   if (made !== undefined) {
-    const wanted = majorVersion(binaries.postgres)
+    const { stdout } = spawnSync(binaries.postgres, ['--version'], {
+      encoding: 'utf8',
+      env: SERVER_ENVIRONMENT,
+    })
+    const wanted = /\d+/.exec(stdout ?? '')?.[0] ?? ''
     if (made.trim() === wanted) return
     throw new StartRefused(
       `${dataDirectory} was made by PostgreSQL ${made.trim()}, this is PostgreSQL ${wanted}: ` +
@@ -332,11 +336,6 @@ async function run(identity: Identity, program: string, args: readonly string[])
 
 /** Nothing of ours (PGDATA, PGPORT, secrets) reaches the server, and its messages are in English. */
 const SERVER_ENVIRONMENT = { PATH: '/usr/local/bin:/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC' }
-
-function majorVersion(postgres: string): string {
-  const { stdout } = spawnSync(postgres, ['--version'], { encoding: 'utf8', env: SERVER_ENVIRONMENT })
-  return /\d+/.exec(stdout ?? '')?.[0] ?? ''
-}
 
 async function freePort(): Promise<number> {
   await using server = createServer().listen(0, '127.0.0.1')
