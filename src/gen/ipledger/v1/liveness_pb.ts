@@ -1047,7 +1047,7 @@ export type Sighting = Message<"ipledger.v1.Sighting"> & {
   address: string;
 
   /**
-   * The owner. Absent: the source can't tell. `interface` is empty if the source does not report it.
+   * The owner. Absent: the source does not know it. `interface` is empty if the source does not report it.
    *
    * @generated from field: ipledger.v1.Owner owner = 3;
    */
@@ -1124,7 +1124,7 @@ export type SightingJson = {
   address?: string;
 
   /**
-   * The owner. Absent: the source can't tell. `interface` is empty if the source does not report it.
+   * The owner. Absent: the source does not know it. `interface` is empty if the source does not report it.
    *
    * @generated from field: ipledger.v1.Owner owner = 3;
    */
