@@ -3,12 +3,13 @@
  *
  * db/audit/00_event.sql  from the table of an event's columns its text, the view `log` and what shows leases; from the lifecycle
  *                        the ends of quarantines
- * db/schema.sql          what the migration and the audit files make, for review and for reading; never executed. From the
- *                        catalogue, because pg_dump does not come with the embedded PostgreSQL. Comments are not repeated.
+ * db/schema.sql          columns of views and arguments of functions as the catalogue has them, for review; never executed.
+ *                        Tables are left out: as long as there is one migration, it is their whole definition. Rights are in
+ *                        test/db/postgres-privileges.test.ts.
  * src/gen/tables.ts      the columns of our tables with their types, from the catalogue
  */
 
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdtempDisposable, readFile, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -22,42 +23,9 @@ import { openDatabase } from '../src/postgres/database.ts'
 import { DB } from '../src/postgres/migrate.ts'
 
 const HEADER =
-  '-- The schemas "ipledger" and "ipledger_audit" as db/migrations, db/audit and db/grants.sql make them. Written by "npm run generate"; do not edit.'
+  '-- Views with their columns, functions with their arguments. Written by "npm run generate"; do not edit.'
 
 const OURS = `('ipledger'::regnamespace, 'ipledger_audit'::regnamespace)`
-
-const EXTENSIONS = `
-  select format('create extension %I;', extname) as text from pg_extension where extname <> 'plpgsql' order by 1`
-
-// Columns in the order they were written, then constraints; a NOT NULL is shown at its column.
-const TABLES = `
-  select format(E'create table %s (\\n%s\\n)%s;', c.oid::regclass,
-           (select string_agg('  ' || line, E',\\n' order by place, line)
-              from (select a.attnum::int as place,
-                           a.attname || ' ' || format_type(a.atttypid, a.atttypmod)
-                           || case when a.attcollation <> t.typcollation then format(' collate %I', l.collname) else '' end
-                           || case when a.attnotnull then ' not null' else '' end
-                           || coalesce(' default ' || pg_get_expr(d.adbin, d.adrelid), '') as line
-                      from pg_attribute a
-                      join pg_type t on t.oid = a.atttypid
-                      left join pg_collation l on l.oid = a.attcollation
-                      left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
-                     where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
-                    union all
-                    select 10000, format('constraint %I %s', x.conname, pg_get_constraintdef(x.oid, true))
-                      from pg_constraint x
-                     where x.conrelid = c.oid and x.contype <> 'n') as lines),
-           coalesce(' with (' || array_to_string(c.reloptions, ', ') || ')', '')) as text
-    from pg_class c
-   where c.relnamespace in ${OURS} and c.relkind in ('r', 'p')
-   order by c.oid::regclass::text`
-
-const INDEXES = `
-  select pg_get_indexdef(i.indexrelid) || ';' as text
-    from pg_index i join pg_class c on c.oid = i.indexrelid
-   where c.relnamespace in ${OURS}
-     and not exists (select from pg_constraint x where x.conindid = i.indexrelid and x.contype in ('p', 'u', 'x'))
-   order by i.indrelid::regclass::text, c.relname`
 
 // Columns and arguments of views and functions; their files have the rest.
 const VIEWS = `
@@ -74,36 +42,6 @@ const FUNCTIONS = `
     from pg_proc p
    where p.pronamespace in ${OURS}
    order by 1`
-
-// Objects on which everybody but the owner has the same rights stand together.
-const GRANTS = `
-  with object (kind, schema, name, owner, acl) as (
-    select 'schema', '', n.oid::regnamespace::text, n.nspowner, n.nspacl from pg_namespace n where n.oid in ${OURS}
-    union all
-    select 'table', c.relnamespace::regnamespace::text, c.oid::regclass::text, c.relowner, c.relacl
-      from pg_class c where c.relnamespace in ${OURS} and c.relkind in ('r', 'v')
-    union all
-    select 'column', '', format('%s.%I', c.oid::regclass, t.attname), c.relowner, t.attacl
-      from pg_class c join pg_attribute t on t.attrelid = c.oid where c.relnamespace in ${OURS} and t.attacl is not null
-    union all
-    select 'function', p.pronamespace::regnamespace::text, p.oid::regprocedure::text, p.proowner, coalesce(p.proacl, acldefault('f', p.proowner))
-      from pg_proc p where p.pronamespace in ${OURS}
-  ),
-  granted as (
-    select o.kind, o.schema, o.name, coalesce(string_agg(a.rights, '; ' order by a.rights), 'owner') as rights
-      from object o
-      left join lateral (
-        select concat(case a.grantee when 0 then 'public' else a.grantee::regrole::text end, ' ',
-                      lower(string_agg(a.privilege_type, ', ' order by a.privilege_type))) as rights
-          from aclexplode(o.acl) a where a.grantee <> o.owner group by a.grantee) a on true
-     group by o.kind, o.schema, o.name
-  )
-  select format('%s %s: %s', kind,
-           case when schema <> '' and count(*) = sum(count(*)) over (partition by kind, schema) then 'all of ' || schema
-                else string_agg(name, ', ' order by name) end, rights) as text
-    from granted
-   group by kind, schema, rights
-   order by kind, 1`
 
 const COLUMNS = `
   select c.relname as table, json_object_agg(a.attname, replace(format_type(a.atttypid, null), 'timestamp with time zone', 'timestamptz') || case when a.attnotnull then '' else '?' end
@@ -125,7 +63,7 @@ const KEYS = `
 /** The schemas as text, in an order that does not depend on how they were made. */
 async function describeSchema(client: pg.Client): Promise<string> {
   const parts = [HEADER]
-  for (const sql of [EXTENSIONS, TABLES, INDEXES, VIEWS, FUNCTIONS, GRANTS]) {
+  for (const sql of [VIEWS, FUNCTIONS]) {
     const { rows } = await client.query<{ text: string }>(sql)
     parts.push(rows.map(({ text }) => text).join('\n'))
   }
@@ -182,17 +120,16 @@ function describeEvent(): string {
       `e.network_id as network, set_masklen(e.address, e.prefix_length) as address, ${pool} as pool, e.state, e.network_id || '/' || e.${token} as lease_id, e.${token} as fencing_token, e.seq as version, ${columns.join(', ')}, ${since} as since`,
     )
   const typed = ofLease.map(([name, type]) => `${name} ${type.replace('json', 'jsonb')}`).join(', ')
-  const exits = Map.groupBy(
-    QUARANTINE_REASONS.flatMap((reason) =>
-      [false, true].map((isInfrastructure) => ({ reason, isInfrastructure })),
-    ),
-    ({ reason, isInfrastructure }) =>
-      [...exitsOf(reason, isInfrastructure ? 'infrastructure' : null), 'an operator: Reap'].join(' or '),
-  )
-  const exit = ([words, of]: readonly [string, readonly { reason: string; isInfrastructure: boolean }[]]) =>
-    `when (reason, owner_kind is not distinct from 'infrastructure') in (${of
-      .map((one) => `('${one.reason}', ${one.isInfrastructure})`)
-      .join(', ')})\n      then 'It ends by ${words}'`
+  const ends = QUARANTINE_REASONS.map((reason) => {
+    const [own, infrastructure] = [null, 'infrastructure'].map((kind) =>
+      [...exitsOf(reason, kind), 'an operator: Reap'].join(' or '),
+    )
+    const end =
+      own === infrastructure
+        ? `'${own}'`
+        : `case owner_kind when 'infrastructure' then '${infrastructure}' else '${own}' end`
+    return `when '${reason}' then ${end}`
+  })
   return `-- Written by "npm run generate" from src/core/event-columns.ts and src/core/lifecycle.ts; do not edit.
 
 -- An event as one text: src/ledger/event-text.ts. \`stable\`, so that the server reads it into the statement: 2.2 µs an event, where
@@ -223,28 +160,24 @@ create type ipledger_audit.past_lease as (
 
 create function ipledger_audit.quarantine_exit(reason text, owner_kind text) returns text
   language sql immutable as $$
-  select case
-    ${[...exits].map(exit).join('\n    ')} end
+  select 'It ends by ' || case reason
+    ${ends.join('\n    ')} end
 $$;
 `
 }
 
 /** The schema of this checkout, on a fresh embedded server. */
-async function onFreshSchema<T>(read: (client: pg.Client) => Promise<T>): Promise<T> {
-  const directory = await mkdtemp(join(tmpdir(), 'ipledger-schema-'))
-  try {
-    const database = await openDatabase(
-      { databaseUrl: undefined, databaseAdminUrl: undefined, directory: join(directory, 'server') },
-      { log: pino({ level: 'warn' }, pino.destination(2)), embedded: 'own' },
-    )
-    try {
-      return await withClient({ url: database.adminUrl!, applicationName: 'ipledger schema' }, read)
-    } finally {
-      await database.stop()
-    }
-  } finally {
-    await rm(directory, { recursive: true, force: true })
+async function onFreshSchema(read: (client: pg.Client) => Promise<void>): Promise<void> {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'ipledger-schema-'))
+  await using open = new AsyncDisposableStack()
+  const config = {
+    databaseUrl: undefined,
+    databaseAdminUrl: undefined,
+    directory: join(directory.path, 'server'),
   }
+  const log = pino({ level: 'warn' }, pino.destination(2))
+  const database = open.adopt(await openDatabase(config, { log, embedded: 'own' }), (one) => one.stop())
+  await withClient({ url: database.adminUrl!, applicationName: 'ipledger schema' }, read)
 }
 
 async function keepCurrent(file: URL, text: string): Promise<void> {

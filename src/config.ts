@@ -1,6 +1,6 @@
 /**
- * The environment, read once. Nothing else reads it: what a process does follows from the `Config` it was given. A value
- * that cannot be used ends the start with a sentence that names the variable and the remedy.
+ * The environment, read once and only here. A value that cannot be used ends the start with a sentence that names the variable
+ * and the remedy.
  */
 
 import { resolve } from 'node:path'
@@ -19,8 +19,8 @@ export class StartRefused extends Error {
   }
 }
 
-const oneOf = <const T extends readonly string[]>(...words: T) =>
-  z.enum(words, `must be one of ${words.join(', ')}`)
+const oneOf = <const T extends readonly string[]>(...values: T) =>
+  z.enum(values, `must be one of ${values.join(', ')}`)
 const yesOrNo = z.enum(['yes', 'no'], 'must be yes or no')
 const text = z.string().optional()
 const postgresUrl = z
@@ -88,7 +88,7 @@ const environment = z.object({
   OTEL_EXPORTER_OTLP_PROTOCOL: protocol,
   OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: protocol,
   OTEL_EXPORTER_OTLP_METRICS_PROTOCOL: protocol,
-  // What OpenTelemetry calls its samplers; others are made by packages that are not here.
+  // OpenTelemetry's names of the samplers that come with its SDK.
   OTEL_TRACES_SAMPLER: oneOf(
     'always_on',
     'always_off',
@@ -113,7 +113,7 @@ type Env = Readonly<Record<string, string | undefined>>
 /** @throws StartRefused naming each variable that cannot be used, and what it must be. */
 export function readConfig(env: Env = process.env) {
   const isOff = env.OTEL_SDK_DISABLED?.toLowerCase() === 'true'
-  // What is empty counts as unset.
+  // Empty counts as unset.
   const given = Object.entries(env).filter(
     ([name, value]) => value !== '' && !(isOff && name.startsWith('OTEL_')),
   )
@@ -173,8 +173,8 @@ function readTlsFiles(set: z.infer<typeof environment>) {
 }
 
 /**
- * What leaves the process about itself: nothing, unless somebody asked for it. OTLP is used where its endpoint is set; its
- * default, a collector on this machine, has to be asked for by name.
+ * Nothing is exported unless it is configured. OTLP is used if its endpoint is set; its default, a collector on this machine,
+ * must be named.
  */
 function readTelemetry(set: z.infer<typeof environment>) {
   const exporters = set.OTEL_METRICS_EXPORTER?.split(/ *, */)

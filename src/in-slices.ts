@@ -1,14 +1,14 @@
-/** Long work in slices, so that the process does other things meanwhile. */
+/** Long work in slices, between which the event loop runs. */
 import { setImmediate } from 'node:timers/promises'
 
-/** How long work keeps the event loop to itself: a Reserve that comes meanwhile waits for it. */
+/** How long work blocks the event loop: a Reserve that arrives meanwhile waits for it. */
 const SLICE_MS = 5
 /** The clock is read after so many items. */
 const ITEMS = 16
 /** Entries of a report between two steps of a generator: 2 ms of a process; 100,000 take 0.2 s. */
 export const STEP = 1_000
 
-/** What `pick` makes of items, without its nulls, so many at a time. */
+/** The results of `pick` without nulls, `most` at a time. */
 export async function* scanInSlices<T, R>(
   items: Iterable<T>,
   pick: (item: T) => R | null,
@@ -34,7 +34,7 @@ export async function* scanInSlices<T, R>(
   if (found.length > 0) yield found
 }
 
-/** Runs a generator to its end; the process does other things between its steps. */
+/** Runs a generator to its end; the event loop runs between its steps. */
 export async function cooperatively<T>(work: Generator<void, T>): Promise<T> {
   for (;;) {
     const { done, value } = work.next()

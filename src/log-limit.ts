@@ -1,4 +1,4 @@
-/** Lines of the log that a caller can cause as often as it likes: one a second for each caller. The next says how many were left out. */
+/** Lines of the log that a caller can cause at will: one a second for each caller. The next says how many were left out. */
 const EVERY_MS = 1_000
 
 export type LogLimit = (caller: string, write: (more: { readonly omitted?: number }) => void) => void

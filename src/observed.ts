@@ -1,12 +1,11 @@
 /**
- * Gauges that come from the database: how full pools are, what is held, which sources are silent, what waits. They are read when
- * they are collected: the cheap ones at most every ten seconds, those that count leases once a minute. How full pools are and what
- * waits is what a job wrote last.
+ * Gauges that come from the database: usage of pools, holds, silent sources, attention. They are read when they are collected:
+ * cheap ones at most every ten seconds, those that count leases once a minute. Usage and attention are what a job wrote last.
  *
- * - A collection waits `WAIT_MS` for the database and goes on with what is known. What is older than a minute or two is left out,
- *   and `ipledger_database_up` says so.
+ * - A collection waits `WAIT_MS` for the database and then takes the readings it has. Those older than a minute or two are left
+ *   out, and `ipledger_database_up` says so.
  * - At most `MOST_SERIES` networks, pools and sources; `ipledger_series_left_out` counts the others.
- * - Every process that serves reads them: in a query over several processes take the maximum, not the sum.
+ * - Every serving process reads them: in a query over several processes take the maximum, not the sum.
  */
 import type pg from 'pg'
 import { GAUGES, SLOW_GAUGES } from './ledger/sql/metrics.ts'
@@ -21,7 +20,7 @@ import {
 } from './telemetry.ts'
 
 const WAIT_MS = 1_500
-/** Beyond this and its interval a part is no longer known. */
+/** After this and its interval a part is left out. */
 const KNOWN_FOR_MS = 60_000
 
 type Row = { readonly metric: ReadMetric; readonly labels: string[]; readonly value: number }

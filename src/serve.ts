@@ -1,6 +1,6 @@
 /**
- * The processes of the service, put together: what each needs is opened in order, and closed in the other order however it
- * ends. A start that fails leaves nothing running.
+ * Assembles the processes of the service. Parts are opened in order and closed in reverse order. A start that fails leaves
+ * nothing running.
  */
 import { HealthState } from './api/http/health.ts'
 import { checkPort, startPages } from './api/http/pages.ts'
@@ -22,7 +22,7 @@ import { addGauges, currentTraceId, type Logger, observeLedger } from './telemet
 export type ProcessOptions = {
   /** The embedded PostgreSQL died. */
   readonly onFailure?: ((error: Error) => void) | undefined
-  /** What ends a start between two of its steps. */
+  /** Ends a start between two of its steps. */
   readonly stopping?: AbortSignal
 }
 /** Tests have another clock, and take rules out. */
@@ -35,9 +35,9 @@ export type Service = {
   readonly server: ApiServer
 }
 
-/** For what sources report: each report is a few milliseconds of one of them. Not measured. */
+/** For reports of sources: each takes one for a few milliseconds. Not measured. */
 const INTAKE_CONNECTIONS = 8
-/** For what jobs ask of tables; one that stays holds none while it waits. */
+/** For statements of jobs; a job that waits holds none. */
 const JOB_CONNECTIONS = 4
 /** A million records are loaded in 10 s. */
 const LOAD_WITHIN_MS = 120_000
@@ -51,44 +51,33 @@ export async function openService(
   options: ServiceOptions,
 ): Promise<Service> {
   const tokens = open.adopt(chooseTokens(config, log), (one) => one.close())
-  // Whoever is told that a port is taken has no database made for it.
+  // If a port is taken, no database is made.
   await checkPort(config.host, config.port, 'IPLEDGER_PORT')
   await checkPort(config.host, config.grpcPort, 'IPLEDGER_GRPC_PORT')
-  const parts = await openParts(config, log, open, 'own', options)
-  const { database, ledger, intake, secrets, metrics } = parts
-  const pool = parts.connect('ipledger reads', config.readConnections)
+  const { connect, startJobs, ...parts } = await openParts(config, log, open, 'own', options)
+  const { database, ledger } = parts
+  const pool = connect('ipledger reads', config.readConnections)
   const reads = new Reads(pool)
   const observed = new Observed(pool, log)
   open.defer(addGauges(() => observed.collect()))
-  const worker = options.worker ? { worker: (await parts.startJobs()).trouble } : {}
+  const worker = options.worker ? { worker: (await startJobs()).trouble } : {}
   const loading = new AbortController()
   open.defer(() => loading.abort())
   const loaded = loadImages(ledger, reads, log, loading.signal)
   options.stopping?.throwIfAborted()
-  const server = await ApiServer.start({
-    ledger,
-    reads,
-    intake,
-    secrets,
-    tokens,
-    config,
-    logger: log,
-    metrics,
-    loaded,
-    ...worker,
-  })
+  const server = await ApiServer.start({ ...parts, reads, tokens, config, logger: log, loaded, ...worker })
   open.defer(() => server.close())
   open.defer(addGauges(() => [['ipledger.watches', [], server.watches()]]))
   return { database, ledger, server }
 }
 
-/** Loads the images of all networks, one after the other. Answers whether it has come to its end. */
+/** Loads the images of all networks, one after the other. The returned function says whether that has ended. */
 function loadImages(ledger: OpenLedger, reads: Reads, log: Logger, signal: AbortSignal): () => boolean {
   let isLoaded = false
   const load = async () => {
     for (let after: string | null = null; ; ) {
       const networks = await reads.networks({ labels: {}, only: null, after, limit: 1_000 })
-      // One network that cannot be served keeps nobody from the others.
+      // A network that cannot be served must not delay the others.
       for (const { name } of networks)
         await ledger
           .image(name, { deadline: performance.now() + LOAD_WITHIN_MS })
@@ -105,7 +94,7 @@ function loadImages(ledger: OpenLedger, reads: Reads, log: Logger, signal: Abort
   return () => isLoaded
 }
 
-/** The jobs alone, ready; the port of their metrics, if anybody asked for them. */
+/** The jobs alone, ready. Returns the port of their metrics; null: there is none. */
 export async function openJobs(
   config: Config,
   log: Logger,
@@ -118,7 +107,7 @@ export async function openJobs(
   const { metrics, connect, startJobs } = await openParts(config, log, open, 'share', options)
   const { trouble } = await startJobs()
   if (tokens === null) return null
-  // A worker serves no methods: its metrics have a port of their own, and its state with them.
+  // A worker serves no methods, so its metrics and its state have a port of their own.
   const reads = new Reads(connect('ipledger probes', 1))
   const stopping = new AbortController()
   const health = new HealthState({ reads, services: [], stopping: stopping.signal, worker: trouble })
@@ -138,7 +127,7 @@ export async function migrateDatabase(
   await openWriter(config, log, open, 'share', {})
 }
 
-/** What every process of the service has. */
+/** The parts of every process of the service. */
 async function openParts(
   config: Config,
   log: Logger,
@@ -206,12 +195,12 @@ async function openWriter(
   return { database, ledger }
 }
 
-/** The network that calls mean when they name none. Made once, through the ledger like every other. */
+/** The network of calls that name none. */
 async function ensureDefaultNetwork(ledger: OpenLedger, log: Logger): Promise<void> {
   try {
     if ((await ledger.image(NETWORK)) !== null) return
   } catch (error) {
-    // One network that must be rebuilt keeps nobody from the others (azure#4449).
+    // A network that must be rebuilt must not stop the others (azure#4449).
     if (!(error instanceof Unavailable) || error.refusal.reason !== 'NETWORK_RECOVERING') throw error
     log.error({ network: NETWORK, err: error }, 'a network is not served')
     return
@@ -243,7 +232,7 @@ function chooseTokens(config: Config, log: Logger): Tokens {
   return loopbackTokens()
 }
 
-/** Of a server on this machine. Who listens everywhere is asked at the loopback interface. */
+/** Of a server on this machine. One that listens everywhere is called at the loopback interface. */
 export function callersUrl(host: string, port: number, isTls = false): string {
   const reached = ['0.0.0.0', '::', 'localhost'].includes(host) ? '127.0.0.1' : host
   return `http${isTls ? 's' : ''}://${reached.includes(':') ? `[${reached}]` : reached}:${port}`

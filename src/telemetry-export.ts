@@ -1,10 +1,9 @@
 /**
- * Where spans and metrics go, for those who asked (`config.telemetry`): a page that Prometheus reads, OTLP over HTTP in
- * protobuf. Only this file knows the SDK, and it is imported only where somebody asked.
+ * Exports spans and metrics: a page that Prometheus reads, and OTLP over HTTP in protobuf. Only this file knows the SDK, and
+ * it is imported only if the configuration asks for an export.
  *
- * What is sent, how often and how much of it, config.ts says. Where to, with which headers, certificates, compression
- * and time-outs, the exporters read themselves from OTEL_EXPORTER_OTLP_*; the resource from OTEL_SERVICE_NAME and
- * OTEL_RESOURCE_ATTRIBUTES.
+ * The exporters themselves read endpoints, headers, certificates, compression and time-outs from OTEL_EXPORTER_OTLP_*, and the
+ * resource from OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES.
  */
 import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -36,7 +35,7 @@ import {
 import type { TelemetryConfig } from './config.ts'
 import { type Logger, noLongerThan, SERVICE_NAME, startCounting } from './telemetry.ts'
 
-/** Answers what Prometheus reads; null: nobody asked for a page. */
+/** Answers a request of Prometheus; null: there is no page. */
 type Page = ((request: IncomingMessage, response: ServerResponse) => void) | null
 
 /** Of one metric; the SDK folds more of them into one, `otel_metric_overflow`. */
@@ -48,7 +47,7 @@ const MOST_SPANS = 8_192
 
 /** Closed with `open`, it sends what is left, for a moment. */
 export function startTelemetry(config: TelemetryConfig, log: Logger, open: AsyncDisposableStack): Page {
-  tellOfFailures(log)
+  logFailures(log)
   open.defer(() => diag.disable())
   if (config.traces) startTraces(config, open)
   return config.page || config.pushed ? startMetrics(config, open) : null
@@ -103,7 +102,7 @@ function describeProcess() {
     [ATTR_SERVICE_VERSION]: readVersion(),
     [ATTR_SERVICE_INSTANCE_ID]: randomUUID(),
   })
-  // What the environment says goes before what we say.
+  // The environment overrides ours.
   return defaultResource()
     .merge(own)
     .merge(detectResources({ detectors: [envDetector] }))
@@ -116,22 +115,22 @@ function readVersion(): string {
   return version
 }
 
-/** The same sentence again is of no use to anybody for a while. */
+/** A sentence is logged again only after so long. */
 const REPEAT_MS = 60_000
 
-/** A collector that is away is told of in our log, and changes nothing else. */
-function tellOfFailures(log: Logger): void {
-  const saidAt = new Map<string, number>()
-  const tell = (message: string, ...more: unknown[]) => {
+/** A collector that is away changes nothing else. */
+function logFailures(log: Logger): void {
+  const loggedAt = new Map<string, number>()
+  const warn = (message: string, ...more: unknown[]) => {
     const text = message.slice(0, 300)
-    if (performance.now() - (saidAt.get(text) ?? Number.NEGATIVE_INFINITY) < REPEAT_MS) return
-    if (saidAt.size > 100) saidAt.clear()
-    saidAt.set(text, performance.now())
+    if (performance.now() - (loggedAt.get(text) ?? Number.NEGATIVE_INFINITY) < REPEAT_MS) return
+    if (loggedAt.size > 100) loggedAt.clear()
+    loggedAt.set(text, performance.now())
     log.warn(more.length === 0 ? {} : { more }, `telemetry: ${text}`)
   }
   const nothing = () => {}
   diag.setLogger(
-    { error: tell, warn: tell, info: nothing, debug: nothing, verbose: nothing },
+    { error: warn, warn, info: nothing, debug: nothing, verbose: nothing },
     { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true },
   )
 }

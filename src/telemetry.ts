@@ -1,18 +1,17 @@
 /**
- * What is told of the service while it runs: the logger, the names of all spans and metrics, and the functions by which
- * the rooms say what happened. No other file spells such a name.
+ * Logs, metrics and spans: the logger, all names of metrics and spans, and the functions by which the rooms report. No other
+ * file spells such a name.
  *
- * It knows @opentelemetry/api and nothing of an SDK; `telemetry-export.ts` loads one where somebody asked for it. Until then
- * no metric has an instrument, and spans are those of the API, which record nothing.
+ * It imports @opentelemetry/api and no SDK; `telemetry-export.ts` loads one if the configuration asks for it. Until then no
+ * metric has an instrument, and spans record nothing.
  *
- * Names are those of the semantic conventions where these have one (RPC, Node.js), with the unit at the end, since exporters for
+ * Names follow the semantic conventions where these have one (RPC, Node.js), with the unit at the end, since exporters for
  * Prometheus add none: there a dot is an underscore, and a counter ends in `_total`.
  */
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import {
   type Attributes,
   type BatchObservableResult,
-  type Context,
   type Counter,
   context,
   type Histogram,
@@ -43,7 +42,7 @@ export const SERVICE_NAME = 'ipledger'
 
 export type Logger = pino.Logger
 
-/** JSON lines on stderr, so that stdout carries only what a command was asked for; with the ids of the span they belong to. */
+/** JSON lines on stderr, with the ids of the current span; stdout has only the output of commands. */
 export function createLogger(level: LogLevel): Logger {
   return pino(
     { name: 'ipledger', level, base: { pid: process.pid }, mixin: idsOfSpan, serializers: { err: errorOf } },
@@ -51,7 +50,7 @@ export function createLogger(level: LogLevel): Logger {
   )
 }
 
-/** Nothing else that hangs on it: pg adds its client, with the key by which a query is cancelled. */
+/** Only these fields: pg adds its client to an error, with the key that cancels a query. */
 function errorOf(error: unknown): unknown {
   if (!(error instanceof Error)) return error
   const { name: type, message, stack, cause } = error
@@ -64,56 +63,53 @@ function errorOf(error: unknown): unknown {
   }
 }
 
+/** A context outlives its span where a connection was opened in it; lines of the log name no span that has ended. */
 function idsOfSpan(): object {
-  const span = currentSpan()?.spanContext()
-  return span === undefined ? {} : { trace_id: span.traceId, span_id: span.spanId }
+  const span = trace.getActiveSpan()
+  if (!span?.isRecording()) return {}
+  const { traceId, spanId } = span.spanContext()
+  return { trace_id: traceId, span_id: spanId }
 }
 
 // Metrics: their names.
 
 const RPC_DURATION = `${METRIC_RPC_SERVER_CALL_DURATION}.seconds` as const
 const RPC_LABELS = `{${ATTR_RPC_METHOD},${ATTR_RPC_STATUS_CODE},${ATTR_ERROR_TYPE}}` as const
-/** Seconds. Few, since each is a series of each method; a Reserve takes half a millisecond, and alerts look at 50 ms and 1 s. */
+/** Few, since each is a series of each method; a Reserve takes half a millisecond, and alerts look at 50 ms and 1 s. */
 const SECONDS = [0.001, 0.005, 0.05, 0.25, 1]
 const JOB_SECONDS = [0.1, 1, 10, 60]
 
-/** By what creates them, each with its labels in the order in which values are given. What is observable is read when somebody collects. */
+/** By kind, each with its labels in the order of the values that are given. Observable ones are read when they are collected. */
 const TABLE = {
   Counter: {
     'ipledger.events{network,type,cause}': 'Events this process committed to the log',
-    [`ipledger.calls.failed${RPC_LABELS}` as const]:
-      'Calls that were answered with another status than OK; error_type is the reason',
+    [`ipledger.calls.failed${RPC_LABELS}` as const]: 'Calls answered with another status than OK',
     'ipledger.reaps{network,cause}':
-      "Leases taken back by ipledger: NEVER_CONFIRMED, PROVEN_ABSENT, or an operator's Reap",
-    'ipledger.eras_begun{network}': 'Eras that this process began because the log was not the one it knew',
-    'ipledger.batches{outcome}':
-      'Batches: committed; not_begun and not_loaded did nothing; rolled_back, vetoed and unknown were undone in memory',
+      "Leases taken back, by NEVER_CONFIRMED, PROVEN_ABSENT or an operator's Reap",
+    'ipledger.eras_begun{network}': 'Eras that this process began, for another log than it knew',
+    'ipledger.batches{outcome}': 'Batches by outcome; all but committed did nothing or were undone in memory',
     'ipledger.reports{network,complete}': 'Reports of sources, those that are asked included',
     'ipledger.judgements{network,verdict}': 'Suspects judged by the job: keep, ask or reap',
     'ipledger.lookups{source_kind,answer}': 'Answers of sources to "does this workload exist?"',
     'ipledger.unique_violations{network}':
-      'Batches that a constraint of the database refused although the rules allowed them: a defect, or a second writer',
-    'ipledger.clock_jumps{direction}':
-      "Times the database's clock was stepped forward or back by more than 2 s",
+      'Batches that a constraint of the database refused: a defect, or a second writer',
+    'ipledger.clock_jumps{direction}': "Steps of the database's clock by more than 2 s",
   },
   Histogram: {
     [`${RPC_DURATION}{${ATTR_RPC_METHOD}}` as const]: 'Calls, from their header to their answer',
-    'ipledger.batch.duration.seconds':
-      'Batches that were committed, from asking for the lock to the commit answered',
+    'ipledger.batch.duration.seconds': 'Committed batches, from the lock to the answer of the commit',
     'ipledger.batch.phase.duration.seconds{phase}':
-      'Parts of a batch: lock (lock and catch up), decide, write (write and commit)',
+      'Parts of a batch: lock (and catch up), decide, write (and commit)',
     'ipledger.batch.commands': 'Commands in a batch',
     'ipledger.image.load.duration.seconds': 'Loads of the image of a network, until it has caught up',
-    'ipledger.report.duration.seconds{network}':
-      'Reports of sources, from the list at hand to the answer of their last slice',
+    'ipledger.report.duration.seconds{network}': 'Reports of sources, from the list to the last answer',
     'ipledger.job.duration.seconds{job_name,outcome}': 'Runs of jobs; outcome is done or failed',
   },
   Gauge: {
     'ipledger.job.last_success.timestamp.seconds{job_name}':
-      'When a run of the job last ended well in this process, since 1970',
+      'Last success of the job in this process, since 1970',
     'ipledger.jobs_waiting': 'Runs of jobs that are due and not begun',
-    'ipledger.jobs_failing':
-      'Runs of jobs that failed within the last hour or so, as graphile-worker keeps them',
+    'ipledger.jobs_failing': 'Runs of jobs that failed within the last hour or so',
   },
   ObservableCounter: {
     'process.cpu.seconds': 'User and system CPU time',
@@ -122,40 +118,29 @@ const TABLE = {
     'ipledger.queue.commands{network}': 'Commands that wait for a batch in this process',
     'ipledger.watches': 'Watches of leases that are open in this process',
     'ipledger.image.records{network}': 'Touched addresses of the network in the memory of this process',
-    'nodejs.eventloop.delay.p99.seconds':
-      "How late the process's event loop was, 99 % of the time, since somebody last asked",
+    'nodejs.eventloop.delay.p99.seconds': 'p99 of the delay of the event loop since the last collection',
     'process.resident_memory.bytes': 'Resident memory of the process',
     'process.start_time.seconds': 'When the process was started, since 1970',
     'ipledger.build_info{version,node_version}': '1; its labels say what runs',
-    'ipledger.series.left_out{of}':
-      'Networks, pools or sources that gauges are without: there are more than may have them',
-    'ipledger.database.up':
-      '1 when the gauges that come from the database could be read the last time, at most a minute ago',
-    'ipledger.pool.addresses{network,pool,state}':
-      'Leases of the pool by state: free, cooling, reserved, active, quarantined, excluded; their sum is its size',
-    'ipledger.pool.draining{network,pool}':
-      '1 for a pool that is draining: it hands out nothing, however much is free',
+    'ipledger.series.left_out{of}': 'Networks, pools or sources beyond the limit, without gauges',
+    'ipledger.database.up': '1 if the gauges of the database could be read last time, a minute ago at most',
+    'ipledger.pool.addresses{network,pool,state}': 'Leases of the pool by state; their sum is its size',
+    'ipledger.pool.draining{network,pool}': '1 for a pool that is draining: it hands out nothing',
     'ipledger.pool.exhausted_in.seconds{network,pool}':
-      'Until the pool is exhausted at the net rate of the last hour; absent where it is not falling',
+      'Until the pool is exhausted at the net rate of the last hour',
     'ipledger.quarantined_leases{network,reason}': 'Leases that are quarantined now',
-    'ipledger.holds{network,hold}':
-      '1 for each hold in force: nothing is reaped in the network until it ends or an operator resumes it',
-    'ipledger.source.lag.seconds{network,source}':
-      'Since the source last reported; of one that never did, since it was registered',
+    'ipledger.holds{network,hold}': '1 for each hold in force, during which nothing is reaped',
+    'ipledger.source.lag.seconds{network,source}': 'Since the source last reported, or was registered',
     'ipledger.source.interval.seconds{network,source}': 'How often the source is to report',
     'ipledger.sources{network,status}':
-      'Sources by status: registered (dry run), retired; and of enabled ones silent, partial, cold (what it does not list proves nothing yet), good',
-    'ipledger.attention{network,code}':
-      'How many leases, sources or findings wait for a person or an answer, as judged once a minute',
-    'ipledger.suspects{network,answer}':
-      'Questions about leases that nobody lists, by their last answer; waiting where none has come',
+      'Sources by status: registered (dry run), retired; if enabled silent, partial, cold or good',
+    'ipledger.attention{network,code}': 'Leases, sources or findings that wait for a person or an answer',
+    'ipledger.suspects{network,answer}': 'Questions about leases that no source lists, by their last answer',
     'ipledger.era{network}': 'Era of the log',
-    'ipledger.era.begun.timestamp.seconds{network}':
-      'When the era began, since 1970; absent in the first one',
+    'ipledger.era.begun.timestamp.seconds{network}': 'When the era began, since 1970; the first one has none',
     'ipledger.network.state{network,state}': '1 for the state the network is in, 0 for the others',
-    'ipledger.verify.age.seconds{network}':
-      'Since a verification last came to its end; of a network that never was, since it was created',
-    'ipledger.verify.differences{network}': 'Differences that verification has found and not missed since',
+    'ipledger.verify.age.seconds{network}': 'Since a verification last ended, or the network was created',
+    'ipledger.verify.differences{network}': 'Differences that verification found and has not cleared',
   },
 } as const
 
@@ -189,14 +174,12 @@ export const MOST_SERIES = 1_000
 
 const instruments = new Map<string, Counter | Histogram | Observable>()
 
-function count(name: NameOf<'Counter'>, labels: readonly string[], by = 1): void {
-  const counter = instruments.get(name) as Counter | undefined
-  counter?.add(by, attributesOf(name, labels))
-}
-
-function record(name: NameOf<'Histogram' | 'Gauge'>, labels: readonly string[], value: number): void {
-  const recorder = instruments.get(name) as Histogram | undefined
-  recorder?.record(value, attributesOf(name, labels))
+/** Adds to a counter, or records a value. */
+function note(name: NameOf<'Counter' | 'Histogram' | 'Gauge'>, labels: readonly string[], value = 1): void {
+  const instrument = instruments.get(name)
+  if (instrument === undefined) return
+  if ('add' in instrument) instrument.add(value, attributesOf(name, labels))
+  else if ('record' in instrument) instrument.record(value, attributesOf(name, labels))
 }
 
 function attributesOf(name: string, values: readonly string[]): Attributes {
@@ -208,7 +191,7 @@ function attributesOf(name: string, values: readonly string[]): Attributes {
 
 export type Reading = readonly [metric: ReadMetric, labels: readonly string[], value: number]
 
-/** Until what is returned is called. Asked only when somebody collects. */
+/** Until the returned function is called. `read` runs when metrics are collected. */
 export function addGauges(read: () => readonly Reading[] | Promise<readonly Reading[]>): () => void {
   const observe = async (result: BatchObservableResult): Promise<void> => {
     for (const [name, labels, value] of await read())
@@ -220,7 +203,7 @@ export function addGauges(read: () => readonly Reading[] | Promise<readonly Read
   return () => meter.removeBatchObservableCallback(observe, all)
 }
 
-/** From now on there is a meter provider to count for, until what is returned is called. */
+/** Makes the instruments, when there is a meter provider; the returned function ends it. */
 export function startCounting(version: string): () => void {
   const meter = metrics.getMeter(SCOPE)
   for (const [name, { kind, is }] of METRICS) {
@@ -242,20 +225,20 @@ export function startCounting(version: string): () => void {
       ['ipledger.build_info', [version, process.version], 1],
     ]
   })
-  for (const direction of ['forward', 'back']) count('ipledger.clock_jumps', [direction], 0)
+  for (const direction of ['forward', 'back']) note('ipledger.clock_jumps', [direction], 0)
   return () => {
     delays.disable()
     instruments.clear()
   }
 }
 
-// What the rooms say.
+// What the rooms report.
 
-/** A rate is of two numbers: the first reap of a network is one because there was a zero before. */
+/** A rate needs two numbers: with a zero before it, the first reap of a network shows. */
 export function expectNetwork(network: string): void {
-  count('ipledger.unique_violations', [network], 0)
+  note('ipledger.unique_violations', [network], 0)
   for (const cause of ['NEVER_CONFIRMED', 'PROVEN_ABSENT', 'Reap'])
-    count('ipledger.reaps', [network, cause], 0)
+    note('ipledger.reaps', [network, cause], 0)
 }
 
 const FAILED = {
@@ -269,89 +252,70 @@ const FAILED = {
 type LoggedEvent = { readonly type: string; readonly cause: string; readonly details?: unknown }
 type Batch = Readonly<Record<'commands' | 'events' | 'lockMs' | 'decideMs' | 'writeMs', number>>
 
-/** What the loops of a ledger tell: metrics, and what a person should read. */
+/** What the loops of a ledger report. */
 export const observeLedger = (log: Logger) => ({
   batch(_network: string, { commands, lockMs, decideMs, writeMs }: Batch) {
-    count('ipledger.batches', ['committed'])
-    record('ipledger.batch.commands', [], commands)
-    record('ipledger.batch.duration.seconds', [], (lockMs + decideMs + writeMs) / 1_000)
-    record('ipledger.batch.phase.duration.seconds', ['lock'], lockMs / 1_000)
-    record('ipledger.batch.phase.duration.seconds', ['decide'], decideMs / 1_000)
-    record('ipledger.batch.phase.duration.seconds', ['write'], writeMs / 1_000)
+    note('ipledger.batches', ['committed'])
+    note('ipledger.batch.commands', [], commands)
+    note('ipledger.batch.duration.seconds', [], (lockMs + decideMs + writeMs) / 1_000)
+    note('ipledger.batch.phase.duration.seconds', ['lock'], lockMs / 1_000)
+    note('ipledger.batch.phase.duration.seconds', ['decide'], decideMs / 1_000)
+    note('ipledger.batch.phase.duration.seconds', ['write'], writeMs / 1_000)
   },
   loaded(network: string, { ms }: Readonly<Record<'records' | 'ms', number>>) {
     expectNetwork(network)
-    record('ipledger.image.load.duration.seconds', [], ms / 1_000)
+    note('ipledger.image.load.duration.seconds', [], ms / 1_000)
   },
   failed(network: string, what: keyof typeof FAILED, err: unknown) {
-    count('ipledger.batches', [FAILED[what]])
-    if (what === 'vetoed') count('ipledger.unique_violations', [network])
+    note('ipledger.batches', [FAILED[what]])
+    if (what === 'vetoed') note('ipledger.unique_violations', [network])
     log.warn({ network, what, err }, 'a batch failed')
   },
   defect(network: string, { type: command }: { readonly type: string }, err: unknown) {
     log.error({ network, command, err }, 'the database refuses what the ledger allows')
   },
   event(network: string, { type, cause, details }: LoggedEvent) {
-    count('ipledger.events', [network, type, cause])
-    if (type === 'lease.reaped') count('ipledger.reaps', [network, cause])
+    note('ipledger.events', [network, type, cause])
+    if (type === 'lease.reaped') note('ipledger.reaps', [network, cause])
     else if (type === 'era.begun') {
-      count('ipledger.eras_begun', [network])
+      note('ipledger.eras_begun', [network])
       log.error({ network, ...(details as object) }, 'a new era begins')
     }
   },
-  /** The database's clock was set: by so much more, or less, than time passed. */
+  /** The database's clock was set, by so much. */
   clockStep(byMs: number) {
-    count('ipledger.clock_jumps', [byMs > 0 ? 'forward' : 'back'])
+    note('ipledger.clock_jumps', [byMs > 0 ? 'forward' : 'back'])
     log.error({ byMs: Math.round(byMs) }, "the database's clock was set")
   },
 })
 
 export function countReport(network: string, complete: boolean, ms: number): void {
-  count('ipledger.reports', [network, complete ? 'yes' : 'no'])
-  record('ipledger.report.duration.seconds', [network], ms / 1_000)
+  note('ipledger.reports', [network, complete ? 'yes' : 'no'])
+  note('ipledger.report.duration.seconds', [network], ms / 1_000)
 }
 
 export function countJudgement(network: string, verdict: string): void {
-  count('ipledger.judgements', [network, verdict])
+  note('ipledger.judgements', [network, verdict])
 }
 
 export function countLookup(sourceKind: string, answer: string): void {
-  count('ipledger.lookups', [sourceKind, answer])
+  note('ipledger.lookups', [sourceKind, answer])
 }
 
 export function recordJobs(jobs: { readonly waiting: number; readonly failing: number }): void {
-  record('ipledger.jobs_waiting', [], jobs.waiting)
-  record('ipledger.jobs_failing', [], jobs.failing)
+  note('ipledger.jobs_waiting', [], jobs.waiting)
+  note('ipledger.jobs_failing', [], jobs.failing)
 }
 
 // Spans.
 
-const tracer = () => trace.getTracer(SCOPE)
-
-/** A context outlives its span where a connection was opened in it; what is over owns no line of the log. */
-function currentSpan(): Span | undefined {
-  const span = trace.getActiveSpan()
-  return span?.isRecording() ? span : undefined
-}
-
 /** Of the call or job that is running; null where there is none, or nothing is traced. */
 export function currentTraceId(): string | null {
-  return currentSpan()?.spanContext().traceId ?? null
-}
-
-function within<T>(span: Span, work: () => T): T {
-  return context.with(trace.setSpan(context.active(), span), work)
+  const span = trace.getActiveSpan()
+  return span?.isRecording() ? span.spanContext().traceId : null
 }
 
 const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:$|-)/
-
-/** Of a caller's W3C `traceparent`; what is malformed is none. */
-function parentOf(traceparent: string | undefined): Context {
-  const [, traceId, spanId, flags] = TRACEPARENT.exec(traceparent ?? '') ?? []
-  if (traceId === undefined || spanId === undefined) return ROOT_CONTEXT
-  const traceFlags = Number.parseInt(flags!, 16)
-  return trace.setSpanContext(ROOT_CONTEXT, { traceId, spanId, traceFlags, isRemote: true })
-}
 
 export type RpcSystem = 'connectrpc' | 'grpc'
 
@@ -365,34 +329,44 @@ const SERVER_FAULTS: ReadonlySet<string> = new Set([
   'DATA_LOSS',
 ])
 
-/** A call: its span, whose trace its events name, and its duration. */
+/** The span and the duration of a call. */
 export class RpcSpan {
-  /** The caller's where nothing is traced. */
+  /** Its events name it. Where nothing is traced it is the caller's. */
   readonly traceId: string | null
   readonly #method: string
   readonly #begun = performance.now()
   readonly #span: Span
   #hasEnded = false
 
-  /** `method` is `package.Service/Method`. */
+  /** `method` is `package.Service/Method`; `traceparent` is the caller's, as W3C has it. A malformed one is none. */
   constructor(method: string, system: RpcSystem, traceparent: string | undefined) {
+    const [, traceId, spanId, flags] = TRACEPARENT.exec(traceparent ?? '') ?? []
+    const parent =
+      traceId === undefined
+        ? ROOT_CONTEXT
+        : trace.setSpanContext(ROOT_CONTEXT, {
+            traceId,
+            spanId: spanId!,
+            traceFlags: Number.parseInt(flags!, 16),
+            isRemote: true,
+          })
     const attributes = { [ATTR_RPC_SYSTEM_NAME]: system, [ATTR_RPC_METHOD]: method }
     this.#method = method
-    this.#span = tracer().startSpan(method, { kind: SpanKind.SERVER, attributes }, parentOf(traceparent))
+    this.#span = trace.getTracer(SCOPE).startSpan(method, { kind: SpanKind.SERVER, attributes }, parent)
     const own = this.#span.spanContext()
     this.traceId = isSpanContextValid(own) ? own.traceId : null
   }
 
   run<T>(work: () => T): T {
-    return within(this.#span, work)
+    return context.with(trace.setSpan(context.active(), this.#span), work)
   }
 
-  /** `status` is the code of gRPC, in its spelling; `reason` empty where it went well. The first one counts. */
+  /** `status` is a code of gRPC; `reason` is empty after a success. Only the first end counts. */
   end(status: string, reason: string): void {
     if (this.#hasEnded) return
     this.#hasEnded = true
-    record(RPC_DURATION, [this.#method], secondsSince(this.#begun))
-    if (status !== 'OK') count('ipledger.calls.failed', [this.#method, status, reason])
+    note(RPC_DURATION, [this.#method], (performance.now() - this.#begun) / 1_000)
+    if (status !== 'OK') note('ipledger.calls.failed', [this.#method, status, reason])
     this.#span.setAttribute(ATTR_RPC_STATUS_CODE, status)
     if (reason !== '') this.#span.setAttribute(ATTR_ERROR_TYPE, reason)
     if (SERVER_FAULTS.has(status)) this.#span.setStatus({ code: SpanStatusCode.ERROR })
@@ -400,15 +374,17 @@ export class RpcSpan {
   }
 }
 
-/** A run of a job: a trace of its own, which the events it causes name. */
+/** A run of a job has a trace of its own, which its events name. */
 export async function onJob<T>(job: string, work: () => Promise<T>): Promise<T> {
   const begun = performance.now()
-  const span = tracer().startSpan(`job ${job}`, { attributes: { 'ipledger.job': job } }, ROOT_CONTEXT)
+  const span = trace
+    .getTracer(SCOPE)
+    .startSpan(`job ${job}`, { attributes: { 'ipledger.job': job } }, ROOT_CONTEXT)
   let outcome = 'failed'
   try {
-    const result = await within(span, work)
+    const result = await context.with(trace.setSpan(context.active(), span), work)
     outcome = 'done'
-    record('ipledger.job.last_success.timestamp.seconds', [job], Date.now() / 1_000)
+    note('ipledger.job.last_success.timestamp.seconds', [job], Date.now() / 1_000)
     return result
   } catch (error) {
     span.setAttribute(ATTR_ERROR_TYPE, typeOf(error))
@@ -416,12 +392,8 @@ export async function onJob<T>(job: string, work: () => Promise<T>): Promise<T> 
     throw error
   } finally {
     span.end()
-    record('ipledger.job.duration.seconds', [job, outcome], secondsSince(begun))
+    note('ipledger.job.duration.seconds', [job, outcome], (performance.now() - begun) / 1_000)
   }
-}
-
-function secondsSince(begun: number): number {
-  return (performance.now() - begun) / 1_000
 }
 
 /** A SQLSTATE, a code of the system, or the name of the error. */
@@ -430,10 +402,10 @@ function typeOf(error: unknown): string {
   return 'code' in error && typeof error.code === 'string' ? error.code : error.name
 }
 
-/** Waits for it and no longer, whatever becomes of it: what tells of the work never holds it up. */
+/** Waits for work until it ends, fails, or has taken so long: telemetry holds nothing up. */
 export async function noLongerThan(ms: number, work: Promise<void>): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>()
-  const timer = setTimeout(resolve, Math.max(0, ms))
+  const timer = setTimeout(resolve, ms)
   await Promise.race([work.catch(() => {}), promise])
   clearTimeout(timer)
 }

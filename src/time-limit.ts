@@ -1,30 +1,30 @@
 /**
- * Time limits of connections. Only time in which this process ran counts: what a starved event loop finds too late is this
- * process's doing, and the answer may be there already, unread. (100,000 calls at once severed every connection to PostgreSQL.)
+ * Time limits of connections. Only time in which this process ran counts: after a starved event loop the answer may have
+ * arrived, unread. (100,000 calls at once severed every connection to PostgreSQL.)
  */
 
 /** A step counts once, however late the event loop was for it. */
 const STEPS = 20
 
-/** Calls `late` after so long, unless the function that it answers is called before. */
+/** Calls `late` after so long, unless the returned function is called before. */
 export function afterRunning(ms: number, late: () => void): () => void {
   let left = STEPS
   let timer = setTimeout(step, ms / STEPS)
-  let turn: NodeJS.Immediate | undefined
+  let after: NodeJS.Immediate | undefined
 
   function step(): void {
     left -= 1
     if (left > 0) timer = setTimeout(step, ms / STEPS)
     // What has arrived is read first.
-    else turn = setImmediate(late)
+    else after = setImmediate(late)
   }
   return () => {
     clearTimeout(timer)
-    clearImmediate(turn)
+    clearImmediate(after)
   }
 }
 
-/** Gives work a signal that comes after so long, or with another one. */
+/** Gives work a signal that aborts after so long, or with `signal`. */
 export async function withinRunning<T>(
   ms: number,
   signal: AbortSignal,

@@ -56,13 +56,12 @@ create type ipledger_audit.past_lease as (
 
 create function ipledger_audit.quarantine_exit(reason text, owner_kind text) returns text
   language sql immutable as $$
-  select case
-    when (reason, owner_kind is not distinct from 'infrastructure') in (('SUPERSEDED', false), ('REMOVAL_UNCONFIRMED', false), ('RELEASED_BUT_LIVE', false))
-      then 'It ends by its own Release with confirmed removal or proof that nobody is there or an operator: Reap'
-    when (reason, owner_kind is not distinct from 'infrastructure') in (('SUPERSEDED', true), ('REMOVAL_UNCONFIRMED', true), ('RELEASED_BUT_LIVE', true))
-      then 'It ends by its own Release with confirmed removal or an operator: Reap'
-    when (reason, owner_kind is not distinct from 'infrastructure') in (('CONFLICT', false), ('FOREIGN', false))
-      then 'It ends by proof that nobody is there or an operator: Reap'
-    when (reason, owner_kind is not distinct from 'infrastructure') in (('CONFLICT', true), ('OPERATOR', false), ('OPERATOR', true), ('FOREIGN', true), ('IN_USE', false), ('IN_USE', true))
-      then 'It ends by an operator: Reap' end
+  select 'It ends by ' || case reason
+    when 'SUPERSEDED' then case owner_kind when 'infrastructure' then 'its own Release with confirmed removal or an operator: Reap' else 'its own Release with confirmed removal or proof that nobody is there or an operator: Reap' end
+    when 'REMOVAL_UNCONFIRMED' then case owner_kind when 'infrastructure' then 'its own Release with confirmed removal or an operator: Reap' else 'its own Release with confirmed removal or proof that nobody is there or an operator: Reap' end
+    when 'CONFLICT' then case owner_kind when 'infrastructure' then 'an operator: Reap' else 'proof that nobody is there or an operator: Reap' end
+    when 'OPERATOR' then 'an operator: Reap'
+    when 'RELEASED_BUT_LIVE' then case owner_kind when 'infrastructure' then 'its own Release with confirmed removal or an operator: Reap' else 'its own Release with confirmed removal or proof that nobody is there or an operator: Reap' end
+    when 'FOREIGN' then case owner_kind when 'infrastructure' then 'an operator: Reap' else 'proof that nobody is there or an operator: Reap' end
+    when 'IN_USE' then 'an operator: Reap' end
 $$;

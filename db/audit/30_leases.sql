@@ -189,7 +189,7 @@ create view ipledger_audit.quarantines as
   select l.*, now() - l.quarantined_at as age, ipledger_audit.quarantine_exit(l.quarantine_reason, l.owner_kind) as exit
     from ipledger_audit.lease l
    where l.state = 'QUARANTINED';
-comment on view ipledger_audit.quarantines is $$Addresses in quarantine: nobody gets them.
+comment on view ipledger_audit.quarantines is $$Addresses in quarantine: they are not handed out.
 Columns: those of view `lease`; age (since it is in quarantine); exit (its ends). View `attention` and, for the answers of sources,
 `suspects` say why it has not ended.
 Example: select address, quarantine_reason, age, exit from quarantines where network = 'default' order by age desc;$$;

@@ -237,12 +237,12 @@ export const address = dashboard({
             last_sighted_at: { title: 'Last seen', width: 170 },
             lookup_answer: { title: 'Look-up' },
             lookup_at: { title: 'Asked', width: 170 },
-            lookup_detail: { title: 'It said' },
+            lookup_detail: { title: 'Its message' },
             policy: { title: 'Policy', look: 'json' },
           },
         }),
         table({
-          title: 'Who was seen here, by whom',
+          title: 'Owners that were seen here, by source',
           help: {
             shows:
               'Who is listed at the address now, by which source, and who was listed there for a lease that is still held. Not of the time range: the past is in the log.',

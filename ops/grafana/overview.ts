@@ -342,7 +342,7 @@ export const overview = dashboard({
           help: {
             shows: 'Addresses held in conflict, and which source found another there than the holder.',
             normal: 'empty.',
-            act: 'Follow the address. Stop the workload that should not be there. The address stays quarantined until everybody there is proven gone, or an operator reaps it.',
+            act: 'Follow the address. Stop the workload that should not be there. The address stays quarantined until every owner there is proven gone, or an operator reaps it.',
           },
           width: 24,
           height: 6,

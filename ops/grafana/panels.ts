@@ -146,7 +146,7 @@ type SeriesInput = Common & {
   readonly maxDataPoints?: number
   /** By name of the series. */
   readonly colours?: Readonly<Record<string, Colour>>
-  /** Shown as a line, whatever the others are. */
+  /** Shown as a line in any panel. */
   readonly limit?: string
 }
 

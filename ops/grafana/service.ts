@@ -39,7 +39,7 @@ export const service = dashboard({
         series({
           title: 'Calls a second by method',
           help: {
-            shows: 'Answered calls, whatever the answer.',
+            shows: 'Answered calls, with any answer.',
             normal: 'follows the workloads that start and stop.',
             act: 'A jump of one method: find its caller by the token in the log.',
           },
@@ -413,7 +413,7 @@ export const service = dashboard({
             shows:
               'How long ago the log and the tables were last verified to the end, in the network where that is longest.',
             normal: 'minutes; an hour or so for tens of millions of events.',
-            act: 'Run `ipledger verify`; it reads, and disturbs nobody.',
+            act: 'Run `ipledger verify`; it reads, and blocks no call.',
           },
           width: 4,
           height: 4,

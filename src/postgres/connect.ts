@@ -2,8 +2,8 @@
  * The only place that opens connections to PostgreSQL.
  *
  * Every connection reads values as `values.ts` says, names itself, keeps its socket alive and gives up connecting after
- * 5 s in which this process ran. A connection of `connect` is checked before it is handed out, after every reconnect too: a failover can end on a
- * server that forgets acknowledged commits.
+ * 5 s in which this process ran. Each connection of `connect` is checked: a failover can end on a server that forgets
+ * acknowledged commits.
  */
 
 import pg from 'pg'
@@ -24,17 +24,17 @@ const KEEP_ALIVE_AFTER_MS = 10_000
 const OLDEST_SERVER = 150_000
 
 /**
- * The life of the database, as one text: system identifier, oid of the database, oid of `ipledger.event`, timeline. It
- * differs after a restore (into another cluster, beside the original, or from a dump) and after a failover. An expression
- * for the select list of a statement; it takes the server 10 µs, and fails on a standby.
+ * The life of the database: system identifier, oid of the database, oid of `ipledger.event`, timeline. It differs after a
+ * restore (into another cluster, beside the original, or from a dump) and after a failover. An expression for a select list;
+ * it takes the server 10 µs, and fails on a standby.
  */
 export const IDENTITY_SQL = `(select system_identifier from pg_control_system())
   || '/' || (select oid from pg_database where datname = current_database())
   || '/' || 'ipledger.event'::regclass::oid || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)`
 
 /**
- * The driver's own limit counts also time in which this process did not run. And without a listener from the start a server that
- * dies with the packet that opens a connection would end this process; whoever waits for an answer hears of it anyway.
+ * The driver's own time limit also counts time in which this process did not run. The listener is there from the start: a server
+ * that dies while it accepts a connection would end this process otherwise. What is in flight rejects in any case.
  */
 class Client extends pg.Client {
   constructor(config?: pg.ClientConfig) {
@@ -49,7 +49,7 @@ class Client extends pg.Client {
     const connected = super
       .connect()
       .catch((error: unknown) => {
-        throw new ConnectionLost(describe(error, placeOf(this)), error)
+        throw new ConnectionLost(describe(error, addressOf(this)), error)
       })
       .finally(inTime)
     if (callback === undefined) return connected
@@ -58,11 +58,11 @@ class Client extends pg.Client {
     return undefined
   }
 
-  /** What fails because the connection is gone says so, and nothing else does. */
-  override query(...asked: readonly never[]): never {
-    const answer: unknown = Reflect.apply(super.query, this, asked)
-    if (!(answer instanceof Promise)) return answer as never
-    return answer.catch((error) => {
+  /** A statement fails with ConnectionLost if the connection is gone, and only then. */
+  override query(...query: readonly never[]): never {
+    const result: unknown = Reflect.apply(super.query, this, query)
+    if (!(result instanceof Promise)) return result as never
+    return result.catch((error) => {
       throw lostOr(error, this)
     }) as never
   }
@@ -75,8 +75,8 @@ type Lent = (
 ) => void
 
 /**
- * Whoever waits for a connection waits for as long as others bring theirs back: a pool that is busy is no database that is
- * away. (10,000 reads at once: after 5 s most were told that the database does not answer.)
+ * A caller waits for a connection for as long as others are returned: a busy pool does not mean that the database is away.
+ * (10,000 reads at once: after 5 s most failed as if the database did not answer.)
  */
 class FairPool extends pg.Pool {
   readonly #waiting = new Set<() => void>()
@@ -85,37 +85,31 @@ class FairPool extends pg.Pool {
 
   constructor(options: pg.PoolConfig) {
     super(options)
-    this.on('release', (error) => {
-      if (!error) this.#returned += 1
-      this.#goOn()
-    })
+    this.on('release', this.#giveBack)
   }
 
   override connect(): Promise<pg.PoolClient>
   override connect(callback: Lent): void
-  override connect(callback?: Lent): Promise<pg.PoolClient> | undefined {
-    const client = this.#take()
-    if (callback === undefined) return client
-    client.then(
-      (lent) => callback(undefined, lent, lent.release),
-      (error: Error) => callback(error, undefined, () => {}),
-    )
-    return undefined
-  }
-
-  async #take(): Promise<pg.PoolClient> {
+  override async connect(callback?: Lent): Promise<pg.PoolClient | undefined> {
+    if (callback !== undefined) {
+      this.connect().then(
+        (lent) => callback(undefined, lent, lent.release),
+        (error: Error) => callback(error, undefined, () => {}),
+      )
+      return undefined
+    }
     if (this.ending) throw new ConnectionLost('The pool of connections is closed.', undefined)
     if (this.#lent < this.options.max) this.#lent += 1
-    else await this.#place()
+    else await this.#waitForOne()
     try {
       return await super.connect()
     } catch (error) {
-      this.#goOn()
+      this.#giveBack(error)
       throw error
     }
   }
 
-  #place(): Promise<void> {
+  #waitForOne(): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>()
     const wait = (returned: number) =>
       afterRunning(CONNECT_TIMEOUT_MS, () => {
@@ -130,8 +124,9 @@ class FairPool extends pg.Pool {
     return promise.finally(() => inTime())
   }
 
-  /** A place is free: it is the next one's. */
-  #goOn(): void {
+  /** The next waiting caller may connect. */
+  readonly #giveBack = (failure?: unknown): void => {
+    if (!failure) this.#returned += 1
     const [next] = this.#waiting
     if (next === undefined) this.#lent -= 1
     else {
@@ -146,10 +141,11 @@ class FairPool extends pg.Pool {
  *
  * @throws ConnectionLost, or StartRefused if the server must not be written to
  */
-export async function connect(target: ConnectTarget): Promise<pg.Client> {
-  const client = await connectUnchecked(target)
+export async function connect(target: ConnectTarget, check = checkServer): Promise<pg.Client> {
+  const client = new Client(options(target))
   try {
-    await checkServer(client)
+    await client.connect()
+    await check(client)
     return client
   } catch (error) {
     await client.end().catch(() => {})
@@ -158,17 +154,9 @@ export async function connect(target: ConnectTarget): Promise<pg.Client> {
 }
 
 /** @throws ConnectionLost */
-export async function connectUnchecked(target: ConnectTarget): Promise<pg.Client> {
-  const client = new Client(options(target))
-  try {
-    return await client.connect()
-  } catch (error) {
-    await client.end().catch(() => {})
-    throw error
-  }
-}
+export const connectUnchecked = (target: ConnectTarget) => connect(target, async () => {})
 
-/** A connection that is closed after the work, whatever comes of it. */
+/** The connection is closed after the work. */
 export async function withClient<T>(
   target: ConnectTarget,
   work: (client: pg.Client) => Promise<T>,
@@ -182,8 +170,8 @@ export async function withClient<T>(
 }
 
 /**
- * Connections that many share. Opened when needed; one that is lost is dropped, while it is idle with a word to `onLost`.
- * `prepare` is done to each new connection before it is handed out.
+ * Connections that many share, opened when needed. A broken one is dropped; `onLost` hears of it if it was idle. `prepare`
+ * runs on each new connection before it is handed out.
  */
 export function createPool(
   target: ConnectTarget & {
@@ -249,22 +237,10 @@ export async function checkServer(client: pg.ClientBase): Promise<void> {
   if (sentence !== undefined) throw new StartRefused(sentence)
 }
 
-/** What a connection string says, as the driver reads it. */
-export function readUrl(url: string): {
-  readonly host: string
-  readonly port: number
-  readonly user: string
-  readonly password: string | undefined
-  readonly database: string
-} {
-  const client = new pg.Client({ connectionString: url })
-  return {
-    host: client.host,
-    port: client.port,
-    user: client.user ?? '',
-    password: client.password ?? undefined,
-    database: client.database ?? '',
-  }
+/** A connection string, as the driver reads it. */
+export function readUrl(url: string) {
+  const { host, port, user = '', password, database = '' } = new pg.Client({ connectionString: url })
+  return { host, port, user, password: password ?? undefined, database }
 }
 
 /** The same server and database, another login. */
@@ -279,12 +255,12 @@ export function replaceLogin(
   return `${found[1]}${encodeURIComponent(login.user)}${secret}@${rest}`
 }
 
-/** Where a connection string leads, without login and password. */
+/** The server and the database of a connection string, without login and password. */
 export function place(url: string): string {
-  return placeOf(readUrl(url))
+  return addressOf(readUrl(url))
 }
 
-function placeOf({ host, port, database = '' }: Pick<pg.Client, 'host' | 'port' | 'database'>): string {
+function addressOf({ host, port, database = '' }: Pick<pg.Client, 'host' | 'port' | 'database'>): string {
   return `PostgreSQL at ${host.startsWith('/') ? host : `${host}:${port}`}, database "${database}"`
 }
 
@@ -300,8 +276,8 @@ function options(target: ConnectTarget): pg.ClientConfig {
 
 function describe(error: unknown, where: string): string {
   const first = error instanceof AggregateError ? error.errors[0] : error
-  const said = first instanceof Error ? first.message.replace(/\.$/, '') : String(first)
+  const why = first instanceof Error ? first.message.replace(/\.$/, '') : String(first)
   // 3D000: that database does not exist; 28…: no such login, or another password.
   const isUp = first instanceof pg.DatabaseError && !/^(?:3D|28)/.test(first.code ?? '')
-  return `Cannot connect to ${where}: ${said}.${isUp ? '' : ' Start it, or correct DATABASE_URL.'}`
+  return `Cannot connect to ${where}: ${why}.${isUp ? '' : ' Start it, or correct DATABASE_URL.'}`
 }

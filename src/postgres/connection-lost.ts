@@ -1,7 +1,8 @@
 /**
- * Why PostgreSQL gave no answer: the connection could not be made, or it broke. Everything else that a statement throws is the
- * server's own `DatabaseError`, known by its SQLSTATE, or a defect of ours. No text of an error is read.
+ * PostgreSQL gave no answer: the connection could not be made, or it broke. Everything else that a statement throws is the
+ * server's `DatabaseError`, known by its SQLSTATE, or a defect of ours. No text of an error is read.
  */
+import type { Socket } from 'node:net'
 import pg from 'pg'
 
 /** The message is one sentence without the password, the cause is what the driver threw. */
@@ -17,15 +18,15 @@ export class ConnectionLost extends Error {
   }
 }
 
-/** What a statement failed with: as ConnectionLost where its connection is gone. */
+/** The error of a statement: ConnectionLost if its connection is gone. */
 export function lostOr(error: unknown, client: pg.ClientBase): unknown {
-  const { stream } = (client as unknown as Wired).connection
-  if (!stream.destroyed || error instanceof pg.DatabaseError) return error
+  const { connection } = client as unknown as {
+    readonly connection: { readonly stream: Pick<Socket, 'destroyed'> }
+  }
+  if (!connection.stream.destroyed || error instanceof pg.DatabaseError) return error
   const why = error instanceof Error ? error.message : String(error)
   return new ConnectionLost(`The connection to PostgreSQL was lost: ${why}.`, error)
 }
-
-type Wired = { readonly connection: { readonly stream: { readonly destroyed: boolean } } }
 
 export function sqlState(error: unknown): string | undefined {
   return error instanceof pg.DatabaseError ? error.code : undefined
@@ -36,7 +37,7 @@ const AWAY_CLASSES: ReadonlySet<string> = new Set(['08', '28', '3D', '53', '57',
 /** A standby cancels a read that stands in the way of replay; a deadlock; a lock, or a transaction, waited too long. */
 const AWAY_CODES: ReadonlySet<string> = new Set(['40001', '40P01', '55P03', '25P03', '25P04'])
 
-/** The database did not answer, or said that it cannot now. Nothing is known to be wrong with what it was asked. */
+/** The database did not answer, or cannot now. The statement itself may be right. */
 export function isAway(error: unknown): boolean {
   const code = sqlState(error) ?? ''
   return error instanceof ConnectionLost || AWAY_CLASSES.has(code.slice(0, 2)) || AWAY_CODES.has(code)

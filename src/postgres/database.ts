@@ -1,14 +1,13 @@
 /**
- * From a configuration to a database that is ready to be served: the embedded one or DATABASE_URL's, roles made, schema
- * migrated, logins checked. What is returned are URLs; connections are opened by whoever uses them. A command that only
- * looks takes a database as it is: `findDatabase`.
+ * From a configuration to the URLs of a database that is ready: the embedded one or DATABASE_URL's, with roles, schema and
+ * logins. A command that only reads takes a database as it is: `findDatabase`.
  */
 
 import type pg from 'pg'
 import type { Logger } from 'pino'
 import { type Config, StartRefused } from '../config.ts'
 import { readUrl, withClient } from './connect.ts'
-import { type EmbeddedServer, hasEmbedded, shareEmbedded, startEmbedded } from './embedded.ts'
+import { hasEmbedded, shareEmbedded, startEmbedded } from './embedded.ts'
 import { checkMigrated, migrate, migrateJobs } from './migrate.ts'
 import {
   checkServiceLogin,
@@ -23,91 +22,85 @@ import {
 export type Database = {
   readonly serviceUrl: string
   readonly jobsUrl: string
-  /** For migrate, rebuild and tests; undefined when nobody told us an administrator's login. */
+  /** For migrate, rebuild and tests; undefined: the administrator's login is not known. */
   readonly adminUrl: string | undefined
-  /** Stops the embedded server if it is ours. */
+  /** Stops the embedded server if this process started it. */
   readonly stop: () => Promise<void>
 }
 
 type Options = {
   readonly log: Logger
-  /** `own`: the embedded server is ours or the start is refused. `share`: one that runs already will do. */
+  /** `own`: another process must not run the embedded server. `share`: it may. */
   readonly embedded: 'own' | 'share'
   /** The embedded server died. */
   readonly onFailure?: ((error: Error) => void) | undefined
 }
 
-type Place = Pick<Config, 'databaseUrl' | 'databaseAdminUrl' | 'directory'>
+type DatabaseConfig = Pick<Config, 'databaseUrl' | 'databaseAdminUrl' | 'directory'>
 
-/** @throws StartRefused or ConnectionLost, whose message is for people */
-export async function openDatabase(config: Place, options: Options): Promise<Database> {
-  requireBoth(config)
-  const { databaseUrl, databaseAdminUrl, directory } = config
-  if (databaseUrl !== undefined) {
-    return { ...(await prepare(databaseUrl, databaseAdminUrl, options)), stop: async () => {} }
-  }
+/** @throws StartRefused or ConnectionLost with a message for people */
+export async function openDatabase(config: DatabaseConfig, options: Options): Promise<Database> {
   const start = options.embedded === 'own' ? startEmbedded : shareEmbedded
-  const server = await start({ directory, ...options })
-  return orStop(server, async () => ({
-    ...(await prepare(server.url, undefined, options)),
-    stop: server.stop,
-  }))
+  return onServer(config, options, start, (url) => prepare(url, config.databaseAdminUrl, options.log))
 }
 
 export type FoundDatabase = {
   /** As it was given: the owner's or the service's. */
   readonly url: string
-  /** The owner's, if anybody told us. */
+  /** The owner's, if it is known. */
   readonly adminUrl: string
   readonly stop: () => Promise<void>
 }
 
 /**
- * For commands that look at what is there: no server, role or schema is made or altered, and none is migrated, least of
- * all by a newer checkout than the one that serves.
+ * For commands that read: no server, role or schema is made or altered, and none is migrated, least of all by a newer
+ * checkout than the one that serves.
  *
- * @throws StartRefused or ConnectionLost, whose message is for people
+ * @throws StartRefused or ConnectionLost with a message for people
  */
-export async function findDatabase(config: Place, options: { readonly log: Logger }): Promise<FoundDatabase> {
-  requireBoth(config)
+export async function findDatabase(
+  config: DatabaseConfig,
+  options: { readonly log: Logger },
+): Promise<FoundDatabase> {
   const { databaseUrl, databaseAdminUrl, directory } = config
-  const found = async (url: string, adminUrl: string, stop: () => Promise<void>): Promise<FoundDatabase> => {
-    await withClient(target(url), (client) => checkMigrated(client))
-    return { url, adminUrl, stop }
-  }
-  if (databaseUrl !== undefined) return found(databaseUrl, databaseAdminUrl ?? databaseUrl, async () => {})
-  if (!hasEmbedded(directory)) {
+  if (databaseUrl === undefined && databaseAdminUrl === undefined && !hasEmbedded(directory)) {
     throw new StartRefused(
       `There is no database in ${directory}: run the command where the service runs, or let IPLEDGER_DIR or DATABASE_URL name it.`,
     )
   }
-  const server = await shareEmbedded({ directory, ...options })
-  return orStop(server, () => found(server.url, server.url, server.stop))
+  return onServer(config, options, shareEmbedded, async (url) => {
+    await withClient(target(url), (client) => checkMigrated(client))
+    return { url, adminUrl: databaseAdminUrl ?? url }
+  })
 }
 
 const target = (url: string) => ({ url, applicationName: 'ipledger start' })
 
-async function orStop<T>(server: EmbeddedServer, work: () => Promise<T>): Promise<T> {
-  try {
-    return await work()
-  } catch (error) {
-    await server.stop()
-    throw error
-  }
-}
-
-function requireBoth({ databaseUrl, databaseAdminUrl }: Place): void {
-  if (databaseUrl === undefined && databaseAdminUrl !== undefined) {
+/** The operator's server, or the embedded one, which is stopped when the work fails. */
+async function onServer<T>(
+  { databaseUrl, databaseAdminUrl, directory }: DatabaseConfig,
+  options: Pick<Options, 'log' | 'onFailure'>,
+  start: typeof startEmbedded,
+  work: (url: string) => Promise<T>,
+): Promise<T & { readonly stop: () => Promise<void> }> {
+  if (databaseUrl !== undefined) return { ...(await work(databaseUrl)), stop: async () => {} }
+  if (databaseAdminUrl !== undefined)
     throw new StartRefused('DATABASE_ADMIN_URL is set but DATABASE_URL is not: set both, or neither.')
+  const { url, stop } = await start({ directory, ...options })
+  try {
+    return { ...(await work(url)), stop }
+  } catch (error) {
+    await stop()
+    throw error
   }
 }
 
 async function prepare(
   databaseUrl: string,
   databaseAdminUrl: string | undefined,
-  { log }: Pick<Options, 'log'>,
+  log: Logger,
 ): Promise<Omit<Database, 'stop'>> {
-  // Beside the owner's login, the service's role need not be there yet.
+  // If the owner's login is given too, the service's role may not exist yet.
   const isServices = databaseAdminUrl !== undefined && readUrl(databaseUrl).user === SERVICE_ROLE
   const administers = !isServices && (await withClient(target(databaseUrl), inspectLogin)).administers
   const adminUrl = databaseAdminUrl ?? (administers ? databaseUrl : undefined)
@@ -119,7 +112,7 @@ async function prepare(
   return { ...logins, adminUrl }
 }
 
-/** The operator keeps the administrator's login to themselves: nothing is changed, everything is checked. */
+/** Without an administrator's login nothing is changed and everything is checked. */
 async function adoptService(service: pg.Client, databaseUrl: string): Promise<Logins> {
   await checkServiceLogin(service)
   await checkMigrated(service)
@@ -147,7 +140,7 @@ async function administer(
       `Role "${self.role}" of DATABASE_ADMIN_URL owns neither the database nor the schema: let it name the owner of the database.`,
     )
   }
-  const logins = await ensureRoles(admin, databaseUrl, log, { keepService })
+  const logins = await ensureRoles(admin, databaseUrl, log, keepService)
   await migrate(admin, log)
   await migrateJobs(admin, logins.jobsUrl, log)
   return logins

@@ -7,9 +7,9 @@
  *
  * It is a production server in small: fsync on, scram passwords, loopback only on a port of its own choosing.
  *
- * Of the package only the binaries are used, not its class. The class ends the process at SIGTERM, from its import on,
- * before calls are answered; leaves the server behind when we are killed; writes the password to a file in /tmp that
- * everybody may read; and runs as root only where there is a user `postgres` that can enter the directory.
+ * Of the package only the binaries are used. Its class ends the process at SIGTERM, before calls are answered; leaves the
+ * server behind when the process is killed; writes the password to a file in /tmp that every user may read; and runs as root
+ * only where there is a user `postgres` that can enter the directory.
  */
 
 import { randomBytes } from 'node:crypto'
@@ -19,12 +19,11 @@ import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
-import pg from 'pg'
 import type { Logger } from 'pino'
 import { StartRefused } from '../config.ts'
 import { withClient } from './connect.ts'
 import { lockDirectory, lockHolder } from './directory-lock.ts'
-import { type Binaries, runningPort, runServer, type ServerProcess, serverUrl } from './server-process.ts'
+import { type Binaries, runningPort, runServer, serverUrl } from './server-process.ts'
 
 const DATABASE = 'ipledger'
 
@@ -68,35 +67,34 @@ type Options = {
   readonly onFailure?: ((error: Error) => void) | undefined
 }
 
-/** @throws StartRefused when another process owns the directory, or nobody can write to it */
+/** @throws StartRefused when another process owns the directory, or this one cannot write to it */
 export async function startEmbedded({ directory, log, onFailure }: Options): Promise<EmbeddedServer> {
   const lock = lockDirectory(directory)
   if (lock === undefined) throw alreadyRunning(directory)
-  let server: ServerProcess | undefined
-  try {
-    const running = await runServer({
-      binaries: await embeddedBinaries(),
-      dataDirectory: join(directory, 'postgres'),
-      password: hasEmbedded(directory) ? await readPassword(directory) : await makePassword(directory),
-      settings: EMBEDDED_SETTINGS,
-      log,
-      onFailure: onFailure ?? ((error) => log.fatal({ err: error }, error.message)),
-    })
-    server = running
-    await createDatabase(running.url('postgres'), DATABASE)
-    let stopped: Promise<void> | undefined
-    return {
-      url: running.url(DATABASE),
-      pid: running.pid,
-      stop: () => {
-        stopped ??= running.stop().finally(lock.release)
-        return stopped
-      },
-    }
-  } catch (error) {
-    await server?.stop()
-    lock.release()
-    throw error
+  await using open = new AsyncDisposableStack()
+  open.defer(() => lock.release())
+  const starting = runServer({
+    binaries: await embeddedBinaries(),
+    dataDirectory: join(directory, 'postgres'),
+    password: hasEmbedded(directory) ? await readPassword(directory) : await makePassword(directory),
+    settings: EMBEDDED_SETTINGS,
+    log,
+    onFailure: onFailure ?? ((error) => log.fatal({ err: error }, error.message)),
+  })
+  const { url, pid } = open.adopt(await starting, (server) => server.stop())
+  await withClient({ url: url('postgres'), applicationName: 'ipledger start' }, async (client) => {
+    const { rowCount } = await client.query('select 1 from pg_database where datname = $1', [DATABASE])
+    if (rowCount === 0) await client.query(`create database ${DATABASE}`)
+  })
+  const running = open.move()
+  let stopped: Promise<void> | undefined
+  return {
+    url: url(DATABASE),
+    pid,
+    stop: () => {
+      stopped ??= running.disposeAsync()
+      return stopped
+    },
   }
 }
 
@@ -105,13 +103,13 @@ export function hasEmbedded(directory: string): boolean {
   return existsSync(join(directory, 'postgres', 'PG_VERSION'))
 }
 
-/** The server another process runs in this directory: its superuser's URL, or undefined if none accepts connections. */
+/** The superuser's URL of the server that another process runs in this directory; undefined: none accepts connections. */
 export async function attachEmbedded(directory: string): Promise<string | undefined> {
   const port = await runningPort(join(directory, 'postgres')).catch(() => undefined)
   return port === undefined ? undefined : serverUrl(await readPassword(directory), port, DATABASE)
 }
 
-/** For commands that may run beside a server: the one that runs, else one of our own for as long as the command takes. */
+/** For commands that may run beside a server: the running one, or else one for the time of the command. */
 export async function shareEmbedded(options: Options): Promise<EmbeddedServer> {
   const deadline = performance.now() + 10_000
   for (;;) {
@@ -165,11 +163,4 @@ async function readPassword(directory: string): Promise<string> {
       { cause: error },
     )
   }
-}
-
-async function createDatabase(url: string, name: string): Promise<void> {
-  await withClient({ url, applicationName: 'ipledger start' }, async (client) => {
-    const { rowCount } = await client.query('select 1 from pg_database where datname = $1', [name])
-    if (rowCount === 0) await client.query(`create database ${pg.escapeIdentifier(name)}`)
-  })
 }

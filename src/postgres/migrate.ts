@@ -1,7 +1,7 @@
 /**
- * Brings a database up to this code: `db/migrations/NNNN_name.sql`, each once; then `db/audit/*.sql` and `db/grants.sql`, all
- * of them again when one differs. One transaction under one lock: one starter at a time, and nothing stays half done. The
- * roles must exist (`roles.ts`): tables are granted to them.
+ * Brings a database up to this code: `db/migrations/NNNN_name.sql`, each once; then all of `db/audit/*.sql` when one of them
+ * differs. One transaction under one lock: one starter at a time, and nothing stays half done. The roles must exist
+ * (`roles.ts`): tables are granted to them.
  *
  * Schema `ipledger_audit` is dropped with everything that depends on it: keep your own views in another schema.
  */
@@ -29,9 +29,9 @@ const INSUFFICIENT_PRIVILEGE = '42501'
 
 type File = { readonly name: string; readonly text: string }
 
-/** Safe to run by several starters at once. Returns the names of the migrations that this call applied. */
+/** Several starters may run it at once. Returns the names of the migrations that this call applied. */
 export async function migrate(admin: pg.Client, log: Logger, db: URL = DB): Promise<readonly string[]> {
-  const migrations = await readMigrations(db)
+  const migrations = await readSql(new URL('migrations/', db))
   await admin.query('begin isolation level read committed')
   try {
     await admin.query('select pg_advisory_xact_lock($1)', [MIGRATION_LOCK])
@@ -60,7 +60,7 @@ export async function migrate(admin: pg.Client, log: Logger, db: URL = DB): Prom
  * @throws StartRefused when the database is not exactly at this code's version
  */
 export async function checkMigrated(client: pg.Client, db: URL = DB): Promise<void> {
-  const migrations = await readMigrations(db)
+  const migrations = await readSql(new URL('migrations/', db))
   const applied = await readApplied(client)
   refuseNewer(applied, migrations)
   if (applied.length < migrations.length) {
@@ -127,10 +127,7 @@ async function apply(
 
 /** True if something differed: a file, or the grants, which a dump does not bring to a server without the roles. */
 async function applyAudit(admin: pg.Client, db: URL): Promise<boolean> {
-  const names = (await sqlFiles(new URL('audit/', db))).map((name) => `audit/${name}`)
-  const files = await Promise.all(
-    [...names, 'grants.sql'].map(async (name) => ({ name, text: await readText(new URL(name, db)) })),
-  )
+  const files = await readSql(new URL('audit/', db))
   const digest = hash('sha256', files.map(({ name, text }) => `${name}\n${text}`).join('\n'))
   const { rows } = await admin.query<{ digest: string | null; granted: boolean | null }>(
     `select right(obj_description(to_regnamespace('ipledger_audit'), 'pg_namespace'), 64) as digest,
@@ -147,17 +144,19 @@ async function applyAudit(admin: pg.Client, db: URL): Promise<boolean> {
     create schema ipledger_audit;
     comment on schema ipledger_audit is
       'Views and functions that people and dashboards query; made anew by each version of ipledger. ${digest}'`)
-  for (const { name, text } of files) await run(admin, text, `db/${name}`)
+  for (const { name, text } of files) await run(admin, text, `db/audit/${name}.sql`)
   return true
 }
 
-async function readMigrations(db: URL): Promise<readonly File[]> {
-  const directory = new URL('migrations/', db)
-  const read = async (file: string) => ({
-    name: file.replace(/\.sql$/, ''),
-    text: await readText(new URL(file, directory)),
-  })
-  return Promise.all((await sqlFiles(directory)).map(read))
+/** In order of their names. */
+async function readSql(directory: URL): Promise<readonly File[]> {
+  const files = (await readdir(directory)).filter((file) => file.endsWith('.sql')).sort()
+  return Promise.all(
+    files.map(async (file) => ({
+      name: file.replace(/\.sql$/, ''),
+      text: (await readFile(new URL(file, directory), 'utf8')).replaceAll('\r\n', '\n'),
+    })),
+  )
 }
 
 /** Names of migrations, in order. */
@@ -196,14 +195,6 @@ async function run(admin: pg.Client, text: string, what: string): Promise<void> 
     if (sqlState(error) === INSUFFICIENT_PRIVILEGE) throw error
     throw new Error(`${what} failed: ${messageOf(error)}`, { cause: error })
   }
-}
-
-async function sqlFiles(directory: URL): Promise<readonly string[]> {
-  return (await readdir(directory)).filter((file) => file.endsWith('.sql')).sort()
-}
-
-async function readText(file: URL): Promise<string> {
-  return (await readFile(file, 'utf8')).replaceAll('\r\n', '\n')
 }
 
 function messageOf(error: unknown): string {

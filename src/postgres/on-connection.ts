@@ -6,7 +6,7 @@ import type pg from 'pg'
 import { afterRunning } from '../time-limit.ts'
 import { sever } from './pipeline.ts'
 
-/** Longer than the role's own time-out of a statement: then nobody is there to report it. */
+/** Longer than the role's own time-out of a statement: after it the server is silent. */
 const STATEMENT_WITHIN_MS = 7_000
 /** Far more than any piece of work takes; not measured. */
 const WORK_WITHIN_MS = 60_000

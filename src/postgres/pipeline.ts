@@ -1,14 +1,13 @@
 /**
- * Several prepared statements in one round trip: sent in one packet, answered in one. There is no Sync between them, so
- * after the first that fails the server skips the rest, `commit` included: either all of them ran or none after the
- * failure.
+ * Several prepared statements, sent in one packet and answered in one. There is no Sync between them, so the server skips
+ * everything after the first failure, `commit` included.
  *
  * What a caller must know:
  * - A transaction is committed if the pipeline resolves, the answer to `commit` is COMMIT, and there are no warnings. After a
  *   failed statement of an earlier pipeline `commit` resolves too, with the tag ROLLBACK. A warning on a commit means that no
  *   synchronous standby has confirmed it.
  * - After a pipeline that failed with an ERROR of the server, nothing of the transaction was committed, and `rollback` on the
- *   same connection confirms it. After a FATAL error or a lost connection the outcome is unknown.
+ *   same connection confirms it. After a FATAL error, or when the connection breaks, the outcome is unknown.
  *
  * The driver's pipeline mode ends every statement with a Sync of its own, for each of which the server sends and the
  * client wakes (ops/decisions/0005-one-sync-a-pipeline.md). This is a query of the kind that the driver takes from pg-cursor.
@@ -45,7 +44,7 @@ export type Pipelined = {
   readonly warnings: readonly string[]
 }
 
-/** A row came with a value that no column of ours holds. The statements ran. */
+/** The statements ran, but a row has a value that no column of ours holds. */
 export class Unreadable extends Error {}
 
 type Field = { readonly name: string; readonly parse: (value: string) => unknown }
@@ -58,11 +57,11 @@ type Wire = {
   off(event: 'notice', listener: (notice: Notice) => void): void
 }
 
-/** Per connection, what its prepared statements return. Doubtful: sent, but the server has not confirmed it. */
-type Prepared = Map<string, readonly Field[] | 'doubtful'>
+/** What the prepared statements of a connection return, by name, once the server has answered one. */
+type Prepared = Map<string, readonly Field[]>
 const preparedOn = new WeakMap<Wire, Prepared>()
 
-/** What is not known to be less than a WARNING counts as one: the word is in the server's language. */
+/** Everything else counts as a WARNING: the server may name severities in its own language. */
 const LESS_THAN_WARNING: ReadonlySet<string | undefined> = new Set(['NOTICE', 'INFO', 'LOG', 'DEBUG'])
 
 /** @throws DatabaseError of the first statement that failed, ConnectionLost, Unreadable */
@@ -72,7 +71,7 @@ export function runPipeline(client: pg.ClientBase, statements: readonly Statemen
   return pipeline.result
 }
 
-/** Breaks the connection: what is in flight rejects now, whatever the server is doing. */
+/** Breaks the connection. What is in flight rejects at once, also when the server is silent. */
 export function sever(client: pg.ClientBase, error?: Error): void {
   const { connection } = client as unknown as { readonly connection: Wire }
   connection.stream.destroy(error)
@@ -98,12 +97,21 @@ class Pipeline {
   }
 
   submit(wire: Wire): Error | null {
-    const prepared = preparedOn.getOrInsertComputed(wire, () => new Map())
-    this.#prepared = prepared
+    this.#wire = wire
+    this.#prepared = preparedOn.getOrInsertComputed(wire, () => new Map())
+    const messages: Buffer[] = []
     try {
-      const messages = this.#statements.flatMap((statement) => messagesOf(statement, prepared))
+      for (const { name, text, values } of this.#statements) {
+        const bind = serialize.bind({ statement: name, values: [...values], valueMapper: parameterText })
+        if (this.#prepared.has(name)) messages.push(bind)
+        else {
+          // It may have been prepared, and the answer not read. Closing what was never prepared is no error.
+          messages.push(serialize.close({ type: 'S', name }), serialize.parse({ name, text }), bind)
+          messages.push(serialize.describe({ type: 'P', name: '' }))
+        }
+        messages.push(serialize.execute())
+      }
       wire.on('notice', this.#onNotice)
-      this.#wire = wire
       // One write: a chunk a message, gathered by the stream, took 75 µs instead of 10.
       wire.stream.write(Buffer.concat([...messages, serialize.sync()]))
       return null
@@ -123,20 +131,23 @@ class Pipeline {
   }
 
   handleDataRow({ fields: cells }: { readonly fields: readonly (string | null)[] }): void {
+    const { name: statement } = this.#statements[this.#answered.length]!
+    this.#described ??= this.#prepared.get(statement) ?? []
     const row: Record<string, unknown> = {}
     try {
-      for (const [index, { name, parse }] of this.#fields().entries()) {
+      for (const [index, { name, parse }] of this.#described.entries()) {
         const cell = cells[index]!
         row[name] = cell === null ? null : parse(cell)
       }
       this.#rows.push(row)
     } catch (error) {
-      this.#unreadable ??= new Unreadable(`a row of ${this.#name} cannot be read`, { cause: error })
+      this.#unreadable ??= new Unreadable(`a row of ${statement} cannot be read`, { cause: error })
     }
   }
 
   handleCommandComplete({ text }: { readonly text: string }): void {
-    if (this.#prepared.get(this.#name) === 'doubtful') this.#prepared.set(this.#name, this.#described ?? [])
+    const { name } = this.#statements[this.#answered.length]!
+    if (!this.#prepared.has(name)) this.#prepared.set(name, this.#described ?? [])
     const [command = '', ...numbers] = text.split(' ')
     this.#answered.push({ rows: this.#rows, command, rowCount: Number(numbers.at(-1) ?? 0) })
     this.#rows = []
@@ -157,29 +168,4 @@ class Pipeline {
   readonly #onNotice = ({ severity, message }: Notice): void => {
     if (!LESS_THAN_WARNING.has(severity)) this.#warnings.push(message ?? '')
   }
-
-  /** Of the statement that is being answered. */
-  get #name(): string {
-    return this.#statements[this.#answered.length]!.name
-  }
-
-  /** As described now, or when the statement was prepared. */
-  #fields(): readonly Field[] {
-    if (this.#described === undefined) {
-      const known = this.#prepared.get(this.#name)
-      this.#described = known === undefined || known === 'doubtful' ? [] : known
-    }
-    return this.#described
-  }
-}
-
-function messagesOf({ name, text, values }: Statement, prepared: Prepared): readonly Buffer[] {
-  const bind = serialize.bind({ statement: name, values: [...values], valueMapper: parameterText })
-  const known = prepared.get(name)
-  if (known !== undefined && known !== 'doubtful') return [bind, serialize.execute()]
-  prepared.set(name, 'doubtful')
-  // Closing what was never prepared is no error.
-  const before = known === 'doubtful' ? [serialize.close({ type: 'S', name })] : []
-  const describe = serialize.describe({ type: 'P', name: '' })
-  return [...before, serialize.parse({ name, text }), bind, describe, serialize.execute()]
 }

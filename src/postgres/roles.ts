@@ -5,14 +5,14 @@
  *   ipledger_jobs      graphile-worker; owns only its schema
  *   ipledger_auditor   people and dashboards; reads schema `ipledger_audit` and nothing else
  *
- * An owner or superuser in DATABASE_URL creates these roles, and the first two are used in its place. Their passwords follow
- * from its password and the identity of the cluster: every process with this URL knows them, and none is stored. The server
- * gets a SCRAM verifier. Without a password (peer, trust) the roles get none. An operator sets the auditor's.
+ * An owner or superuser in DATABASE_URL creates these roles, and the first two log in. Their passwords follow from its
+ * password and the identity of the cluster, so every process with this URL knows them and none is stored; the server gets a
+ * SCRAM verifier. Without a password (peer, trust) the roles get none. An operator sets the auditor's.
  *
- * A role has one password for the whole cluster. If a role has another password than ours, the start stops: a new one would
- * shut out the processes that use the role now.
+ * A role has one password for the whole cluster. If it is not ours, the start stops: a new one would shut out the processes
+ * that use the role now.
  *
- * Time-outs belong to the roles, not to sessions: PgBouncer keeps them, `set role` does not. Rights: `db/grants.sql`.
+ * Time-outs belong to the roles, not to sessions: PgBouncer keeps them, `set role` does not. Rights: `db/audit/90_grants.sql`.
  */
 
 import { createHmac, hash, pbkdf2Sync } from 'node:crypto'
@@ -58,7 +58,7 @@ export const JOBS_SETTINGS: Settings = {
   statement_timeout: '60s',
 }
 
-/** A forgotten session must not keep dead rows, and a long query must not keep the database busy. */
+/** A forgotten session must not keep dead rows; a long query must not load the database. */
 export const AUDITOR_SETTINGS: Settings = {
   timezone: 'UTC',
   datestyle: 'ISO, MDY',
@@ -85,7 +85,7 @@ type LoginKind = {
   readonly administers: boolean
 }
 
-/** How the role logs in. `operators`: only if an operator lets it; `auditors`: once an operator set a password. */
+/** How the role logs in. `operators`: if an operator allows it; `auditors`: after an operator has set a password. */
 type Login = { readonly url: string } | 'operators' | 'auditors'
 type Statement = { readonly text: string; readonly mayRun: boolean }
 type Wanted = { readonly role: string; readonly settings: Settings; readonly login: Login }
@@ -121,12 +121,15 @@ export async function inspectLogin(client: pg.Client): Promise<LoginKind> {
   return rows[0]!
 }
 
-/** The logins of a DATABASE_URL; a process that may not create roles finds them, too. */
+/** The logins that follow from a DATABASE_URL, also for a process that may not create roles. */
 export function deriveLogins(databaseUrl: string, systemIdentifier: string): Logins {
-  return {
-    serviceUrl: loginUrl(databaseUrl, SERVICE_ROLE, systemIdentifier),
-    jobsUrl: loginUrl(databaseUrl, JOBS_ROLE, systemIdentifier),
+  const { password: secret } = readUrl(databaseUrl)
+  const login = (user: string) => {
+    if (!secret) return replaceLogin(databaseUrl, { user })
+    const password = createHmac('sha256', secret).update(`${user}:${systemIdentifier}`).digest('base64url')
+    return replaceLogin(databaseUrl, { user, password })
   }
+  return { serviceUrl: login(SERVICE_ROLE), jobsUrl: login(JOBS_ROLE) }
 }
 
 /** Differs between clusters; the same in a replica and after failover. */
@@ -147,9 +150,8 @@ export async function ensureRoles(
   admin: pg.Client,
   databaseUrl: string,
   log: Logger,
-  options: { readonly keepService?: boolean } = {},
+  keepService = false,
 ): Promise<Logins> {
-  const { keepService = false } = options
   const logins = deriveLogins(databaseUrl, await readSystemIdentifier(admin))
   // DATABASE_URL names the service's role itself, with its password, or a role that was granted it.
   const kept = readUrl(databaseUrl).user === SERVICE_ROLE ? { url: databaseUrl } : 'operators'
@@ -174,7 +176,7 @@ export async function ensureRoles(
         log.info({ statements: statements.length }, 'roles created or brought up to date')
       return keepService ? { ...logins, serviceUrl: databaseUrl } : logins
     } catch (error) {
-      // If the connection is lost, the first error says so.
+      // After a broken connection, the first error says so.
       await admin.query('rollback').catch(() => {})
       if (!COLLIDED.has(sqlState(error)) || attempt === ATTEMPTS) throw error
     }
@@ -219,23 +221,23 @@ export async function checkServiceLogin(service: pg.Client): Promise<void> {
   if (superuser) refuse(`is a superuser and could rewrite the log: ${advice}`)
   if (owned !== null) refuse(`owns ipledger.${owned} and could rewrite the log: ${advice}`)
   const endless = TIMEOUTS.filter((name) => /^0\D*$/.test(settings[name] ?? ''))
-  const problems: string[] = []
-  const statements: string[] = []
-  const demand = (isMet: boolean, problem: string, ...needed: readonly string[]): void => {
-    if (isMet) return
-    problems.push(problem)
-    statements.push(...needed)
-  }
-  const revoke = `revoke update, delete, truncate on ipledger.event from ${role}`
-  demand(!rewrites, 'may change or delete events', revoke)
-  demand(appends, 'may not write events', `grant ${SERVICE_ROLE} to ${role}`)
-  demand(
-    endless.length === 0,
-    `has no ${endless.join(', ')}, so a paused process could hold a network's lock for ever`,
-    ...endless.map((name) => alterSetting(login.role, name, SERVICE_SETTINGS[name]!)),
-  )
-  if (problems.length === 0) return
-  const what = `${problems.join('; ')}. Let an administrator run this, then start again:`
+  const checks: readonly (readonly [isWrong: boolean, what: string, statements: readonly string[]])[] = [
+    [
+      rewrites,
+      'may change or delete events',
+      [`revoke update, delete, truncate on ipledger.event from ${role}`],
+    ],
+    [!appends, 'may not write events', [`grant ${SERVICE_ROLE} to ${role}`]],
+    [
+      endless.length > 0,
+      `has no ${endless.join(', ')}, so a paused process could hold a network's lock for ever`,
+      endless.map((name) => alterSetting(login.role, name, SERVICE_SETTINGS[name]!)),
+    ],
+  ]
+  const wrong = checks.filter(([isWrong]) => isWrong)
+  if (wrong.length === 0) return
+  const what = `${wrong.map(([, one]) => one).join('; ')}. Let an administrator run this, then start again:`
+  const statements = wrong.flatMap(([, , needed]) => needed)
   refuse(toRun(what, statements))
 }
 
@@ -251,9 +253,9 @@ async function setUp(admin: pg.Client, statements: readonly Statement[]): Promis
 }
 
 /**
- * Everybody may write temporary tables and large objects in PostgreSQL. The database's owner can revoke the first and only
- * a superuser the second: where there is none, as in many clouds, ipledger starts without. At each start, because a
- * restored dump grants them again.
+ * By default every role may write temporary tables and large objects. The database's owner can revoke the first, and only a
+ * superuser the second: without one, as in many clouds, ipledger starts all the same. At each start, because a restored dump
+ * grants them again.
  */
 async function revocations(admin: pg.Client): Promise<readonly Statement[]> {
   const { rows } = await admin.query<Statement>(
@@ -296,7 +298,7 @@ async function missing(admin: pg.Client, { role, settings, login }: Wanted): Pro
   const secret = password === undefined ? '' : ` password '${scramVerifier(password)}'`
   const statements: string[] = []
   if (!present) {
-    // A login of the operator's own still needs the role to exist: it is what tables are granted to.
+    // Tables are granted to the role, so it must exist even if another login is used.
     const logsIn = login === 'operators' ? 'nologin' : 'login'
     statements.push(
       `create role ${name} ${logsIn} nosuperuser nocreatedb nocreaterole noreplication${secret}`,
@@ -307,7 +309,7 @@ async function missing(admin: pg.Client, { role, settings, login }: Wanted): Pro
     throw new StartRefused(
       `Role "${role}" has another password than the one that follows from this DATABASE_URL. Roles belong to the whole ` +
         'server, all its databases, and a new password would shut out the processes that use this one: log in as the ' +
-        'other databases do, or give this one a server of its own. If nobody uses the role any more, or the password in ' +
+        'other databases do, or give this one a server of its own. If the role is not in use, or the password in ' +
         `DATABASE_URL was changed, run this and start again:\n  alter role ${name} nologin;`,
     )
   }
@@ -335,13 +337,6 @@ async function canLogIn(url: string): Promise<boolean> {
 function alterSetting(role: string, name: string, value: string): string {
   const list = name === 'search_path' ? pg.escapeIdentifier(value) : pg.escapeLiteral(value)
   return `alter role ${pg.escapeIdentifier(role)} set ${name} = ${list}`
-}
-
-function loginUrl(databaseUrl: string, role: string, systemIdentifier: string): string {
-  const { password } = readUrl(databaseUrl)
-  if (password === undefined || password === '') return replaceLogin(databaseUrl, { user: role })
-  const derived = createHmac('sha256', password).update(`${role}:${systemIdentifier}`).digest('base64url')
-  return replaceLogin(databaseUrl, { user: role, password: derived })
 }
 
 /** As PostgreSQL stores a password (RFC 5803); the salt follows from the password, which is random enough. */

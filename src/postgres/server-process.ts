@@ -1,17 +1,18 @@
 /**
- * One PostgreSQL server as a child of this process: made when its directory is empty, started, stopped with us. When it
- * dies, whoever runs it is told, and starts anew: a backend that dies is PostgreSQL's own affair.
+ * A PostgreSQL server as a child of this process: made when its directory is empty, started, and stopped with this process.
  *
- * - It leaves no server behind: `stop` shuts it down in order; if this process dies without (kill -9 too), a watcher,
- *   one `sh` that reads a pipe whose other end only we hold, sees the pipe close and does the same.
+ * - When it dies, `onFailure` is called. PostgreSQL itself recovers from a backend that dies.
+ * - No server is left behind: `stop` shuts it down in order. If this process dies first, by kill -9 too, a watcher does so:
+ *   an `sh` that reads a pipe of which only this process has the other end.
  * - PostgreSQL refuses to run as root. Then it runs as the owner of its directory, or, where that user cannot enter
- *   (a checkout under /root), as root seen through a user namespace as somebody else.
- * - The caller holds the lock of the directory (`directory-lock.ts`): a postmaster found alive in it is an orphan.
+ *   (a checkout under /root), as root in a user namespace.
+ * - The caller holds the lock of the directory (`directory-lock.ts`), so a postmaster found alive in it is an orphan.
  */
 
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
 import { chown, mkdir, readFile, realpath, rename, rm, stat, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
+import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from 'pino'
@@ -36,16 +37,16 @@ type Options = {
   /** Of the superuser `postgres`. */
   readonly password: string
   readonly settings: Readonly<Record<string, string>>
-  /** A free one, unless it is named. */
+  /** Default: a free one. */
   readonly port?: number | undefined
   readonly log: Logger
   /** The server died. */
   readonly onFailure: (error: Error) => void
 }
 
-/** Whom the server runs as: an own user, or root behind a user namespace. */
+/** The user that the server runs as: another one, or root in a user namespace. */
 type Identity = { readonly command: readonly string[]; readonly uid?: number; readonly gid?: number }
-type Child = ChildProcess & { readonly said: () => string }
+type Child = ChildProcess & { readonly output: () => string }
 type Postmaster = { readonly pid: number; readonly port: number; readonly ready: boolean }
 
 const POLL_MS = 10
@@ -58,7 +59,7 @@ const SHUTDOWN: readonly (readonly [afterMs: number, signal: NodeJS.Signals])[] 
   [35_000, 'SIGKILL'],
 ]
 /** Backends of a postmaster that was killed keep its shared memory until they notice: at once, or after a long read. */
-const HELD_MS = [200, 1_000, 3_000, 10_000] as const
+const HELD_MS: readonly number[] = [200, 1_000, 3_000, 10_000]
 
 export async function runServer(options: Options): Promise<ServerProcess> {
   const { dataDirectory, log } = options
@@ -69,7 +70,7 @@ export async function runServer(options: Options): Promise<ServerProcess> {
   let stopping = false
   child.once('exit', (code, signal) => {
     if (stopping) return
-    log.error({ code, signal, said: child.said() }, 'PostgreSQL died')
+    log.error({ code, signal, output: child.output() }, 'PostgreSQL died')
     options.onFailure(
       new StartRefused(
         `PostgreSQL in ${dataDirectory} died; its log is in ${dataDirectory}/log: start ipledger again.`,
@@ -87,17 +88,16 @@ export async function runServer(options: Options): Promise<ServerProcess> {
   }
 }
 
-async function start(options: Options, identity: Identity, port: number): Promise<Child> {
-  for (const ms of HELD_MS) {
-    try {
-      return await startOnce(options, identity, port)
-    } catch (error) {
-      // Any other failure takes the file of the postmaster along.
-      if ((await readPostmaster(options.dataDirectory)) === undefined) throw error
-      await delay(ms)
-    }
+async function start(options: Options, identity: Identity, port: number, attempt = 0): Promise<Child> {
+  try {
+    return await startOnce(options, identity, port)
+  } catch (error) {
+    const ms = HELD_MS[attempt]
+    // Any other failure takes the file of the postmaster along.
+    if (ms === undefined || (await readPostmaster(options.dataDirectory)) === undefined) throw error
+    await delay(ms)
+    return start(options, identity, port, attempt + 1)
   }
-  return startOnce(options, identity, port)
 }
 
 export function serverUrl(password: string, port: number, database: string): string {
@@ -114,14 +114,18 @@ export async function runningPort(dataDirectory: string): Promise<number | undef
 async function initialise({ dataDirectory, binaries, password }: Options): Promise<void> {
   const made = await readFile(join(dataDirectory, 'PG_VERSION'), 'utf8').catch(() => undefined)
   if (made !== undefined) {
-    const wanted = majorVersion(binaries.postgres)
+    const { stdout } = spawnSync(binaries.postgres, ['--version'], {
+      encoding: 'utf8',
+      env: SERVER_ENVIRONMENT,
+    })
+    const wanted = /\d+/.exec(stdout ?? '')?.[0] ?? ''
     if (made.trim() === wanted) return
     throw new StartRefused(
       `${dataDirectory} was made by PostgreSQL ${made.trim()}, this is PostgreSQL ${wanted}: ` +
         'start the ipledger that made it, or move the directory away.',
     )
   }
-  // Made beside its place and renamed, so that an initdb that was killed leaves nothing that looks finished.
+  // Made beside it and renamed: an initdb that was killed leaves nothing that looks finished.
   const staging = `${dataDirectory}.new`
   const passwordFile = `${dataDirectory}.password`
   await rm(staging, { recursive: true, force: true })
@@ -153,19 +157,13 @@ async function startOnce(
   port: number,
 ): Promise<Child> {
   const ours = { listen_addresses: '127.0.0.1', port: String(port), unix_socket_directories: '' }
-  const flags = Object.entries({ ...settings, ...ours }).flatMap(([name, value]) => [
-    '-c',
-    `${name}=${value}`,
-  ])
+  const flags = Object.entries({ ...settings, ...ours }).map(([name, value]) => `--${name}=${value}`)
   const child = spawnAs(identity, binaries.postgres, ['-D', dataDirectory, ...flags])
-  // Whoever runs it ends when it wants to. (An initdb is waited for: with its pipe let go, we ended before it did.)
+  // It does not keep this process alive. (An initdb must: with its pipe let go, this process ended before it did.)
   child.unref()
   ;(child.stderr as unknown as { unref(): void }).unref()
   const watcher = spawnWatcher(child)
-  const gone = new Promise<void>((resolve) => {
-    child.once('exit', () => resolve())
-    child.once('error', () => resolve())
-  })
+  const gone = once(child, 'exit').catch(() => {})
   void gone.then(() => watcher.stdin?.end('done\n'))
   const deadline = performance.now() + START_TIMEOUT_MS
   let patience = performance.now() + 5_000
@@ -173,7 +171,7 @@ async function startOnce(
     if (!isRunning(child)) {
       await gone
       throw new Error(
-        `PostgreSQL did not start; its log is in ${dataDirectory}/log; it said: ${child.said().trim()}`,
+        `PostgreSQL did not start; its log is in ${dataDirectory}/log; it wrote: ${child.output().trim()}`,
       )
     }
     const postmaster = await readPostmaster(dataDirectory)
@@ -197,19 +195,19 @@ function isRunning(child: ChildProcess): boolean {
 async function shutDown(child: ChildProcess): Promise<void> {
   if (!isRunning(child)) return
   child.ref()
-  const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()))
+  const exited = once(child, 'exit')
   const timers = SHUTDOWN.map(([afterMs, signal]) => setTimeout(() => child.kill(signal), afterMs))
   await exited
   for (const timer of timers) clearTimeout(timer)
 }
 
-/** A postmaster whose ipledger is gone. Stopped, not adopted: one way to start, and nobody would watch over it. */
+/** A postmaster of an ipledger that died is stopped and not adopted, since nothing would watch it. */
 async function stopOrphan(dataDirectory: string, log: Logger): Promise<void> {
   const postmaster = await readPostmaster(dataDirectory)
   if (postmaster === undefined || !isAlive(postmaster.pid)) return
   if (!(await isPostmaster(postmaster.pid, dataDirectory))) {
-    // Its number belongs to another process now, as it soon does in a container, and PostgreSQL would refuse to start.
-    // The number of its own parent it takes for stale. The rest of the file leads it to backends that may still be alive.
+    // Another process has its pid now, as is usual in containers, and PostgreSQL would refuse to start. It takes the pid of its
+    // own parent for stale. The rest of the file leads it to backends that may still be alive.
     const file = join(dataDirectory, 'postmaster.pid')
     const text = await readFile(file, 'utf8')
     await writeFile(file, text.replace(/^\d+/, String(process.pid)))
@@ -254,14 +252,14 @@ function isAlive(pid: number): boolean {
   }
 }
 
-/** For a directory that has been initialised: its owner. */
+/** The owner of a directory that has been initialised. */
 async function identityOf(dataDirectory: string): Promise<Identity> {
   if (process.getuid?.() !== 0) return { command: [] }
   const { uid, gid } = await stat(dataDirectory)
   return uid === 0 ? namespaceIdentity() : { command: [], uid, gid }
 }
 
-/** For an empty directory of ours; hands it over to the user the server will run as. */
+/** For an empty directory, which is given to the user that the server will run as. */
 async function chooseIdentity(directory: string, binaries: Binaries): Promise<Identity> {
   if (process.getuid?.() !== 0) return { command: [] }
   const user = unprivilegedUser()
@@ -286,13 +284,11 @@ function namespaceIdentity(): Identity {
   return { command: ['unshare', '--user', `--map-user=${uid}`, `--map-group=${gid}`] }
 }
 
-/** Debian's user for PostgreSQL if there is one, else nobody. initdb wants a user that has a name. */
+/** initdb wants a user that has a name. `postgres` is Debian's. */
 function unprivilegedUser(): { readonly uid: number; readonly gid: number } {
   for (const name of ['postgres', 'nobody']) {
-    const id = (flag: string): number => {
-      const found = spawnSync('id', [flag, name], { encoding: 'utf8' })
-      return found.status === 0 ? Number(found.stdout) : Number.NaN
-    }
+    const id = (flag: string) =>
+      Number.parseInt(spawnSync('id', [flag, name], { encoding: 'utf8' }).stdout, 10)
     const [uid, gid] = [id('-u'), id('-g')]
     if (Number.isInteger(uid) && Number.isInteger(gid)) return { uid, gid }
   }
@@ -301,21 +297,21 @@ function unprivilegedUser(): { readonly uid: number; readonly gid: number } {
   )
 }
 
-function spawnAs(identity: Identity, program: string, args: readonly string[]): Child {
-  const [command, ...rest] = [...identity.command, program, ...args]
-  const child = spawn(command!, rest, {
-    // A session of its own: Ctrl-C in the terminal is for ipledger, which still has calls to answer.
+function spawnAs({ command, ...user }: Identity, program: string, args: readonly string[]): Child {
+  const [first, ...rest] = [...command, program, ...args]
+  const child = spawn(first!, rest, {
+    // A session of its own: Ctrl-C in the terminal must not stop it while ipledger still answers calls.
     detached: true,
     cwd: '/',
     env: SERVER_ENVIRONMENT,
     stdio: ['ignore', 'ignore', 'pipe'],
-    ...(identity.uid === undefined ? {} : { uid: identity.uid, gid: identity.gid }),
+    ...user,
   })
-  let said = ''
-  child.stderr?.setEncoding('utf8').on('data', (chunk: string) => {
-    said = (said + chunk).slice(-4_096)
+  let output = ''
+  child.stderr.setEncoding('utf8').on('data', (chunk: string) => {
+    output = (output + chunk).slice(-4_096)
   })
-  return Object.assign(child, { said: () => said })
+  return Object.assign(child, { output: () => output })
 }
 
 function spawnWatcher(child: ChildProcess): ChildProcess {
@@ -331,31 +327,18 @@ function spawnWatcher(child: ChildProcess): ChildProcess {
 
 async function run(identity: Identity, program: string, args: readonly string[]): Promise<void> {
   const child = spawnAs(identity, program, args)
-  const code = await new Promise<number | null>((resolve, reject) => {
-    child.once('error', reject)
-    child.once('close', resolve)
-  })
+  const [code] = await once(child, 'close')
   if (code === 0) return
   throw new StartRefused(
-    `${program} failed: ${child.said().trim().replace(/\.$/, '')}. If npm ran with --ignore-scripts, run "npm rebuild"; or set DATABASE_URL.`,
+    `${program} failed: ${child.output().trim().replace(/\.$/, '')}. If npm ran with --ignore-scripts, run "npm rebuild"; or set DATABASE_URL.`,
   )
 }
 
-/** Nothing of ours (PGDATA, PGPORT, secrets) reaches the server; messages are in English whatever the machine's. */
+/** Nothing of ours (PGDATA, PGPORT, secrets) reaches the server, and its messages are in English. */
 const SERVER_ENVIRONMENT = { PATH: '/usr/local/bin:/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC' }
 
-function majorVersion(postgres: string): string {
-  const said = spawnSync(postgres, ['--version'], { encoding: 'utf8', env: SERVER_ENVIRONMENT }).stdout ?? ''
-  return /(\d+)/.exec(said)?.[1] ?? ''
-}
-
 async function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer()
-    server.once('error', reject)
-    server.listen(0, '127.0.0.1', () => {
-      const address = server.address()
-      server.close(() => resolve(typeof address === 'object' && address !== null ? address.port : 0))
-    })
-  })
+  await using server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  return (server.address() as AddressInfo).port
 }

@@ -22,8 +22,11 @@ const GRANTS =
 
 function sources(migrations: Files, audit: Files = {}, grants = GRANTS): URL {
   const directory = temporaryDirectory()
-  for (const [folder, files] of Object.entries({ migrations, audit, '.': { 'grants.sql': grants } })) {
-    mkdirSync(`${directory}/${folder}`, { recursive: true })
+  for (const [folder, files] of Object.entries({
+    migrations,
+    audit: { ...audit, '90_grants.sql': grants },
+  })) {
+    mkdirSync(`${directory}/${folder}`)
     for (const [name, sql] of Object.entries(files)) writeFileSync(`${directory}/${folder}/${name}`, sql)
   }
   return pathToFileURL(`${directory}/`)

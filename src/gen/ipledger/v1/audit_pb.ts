@@ -576,7 +576,7 @@ export type HistoryEntry = Message<"ipledger.v1.HistoryEntry"> & {
   event?: Event | undefined;
 
   /**
-   * The event in one sentence: what happened to whose lease, who did it, on what evidence. Times are UTC.
+   * The event in one sentence: what happened to which owner's lease, who did it, on what evidence. Times are UTC.
    *
    * @generated from field: string what = 2;
    */
@@ -597,7 +597,7 @@ export type HistoryEntryJson = {
   event?: EventJson;
 
   /**
-   * The event in one sentence: what happened to whose lease, who did it, on what evidence. Times are UTC.
+   * The event in one sentence: what happened to which owner's lease, who did it, on what evidence. Times are UTC.
    *
    * @generated from field: string what = 2;
    */
@@ -2028,7 +2028,7 @@ export const AuditService: GenService<{
     output: typeof ExplainAddressResponseSchema;
   },
   /**
-   * Whether the log of a network is whole and the tables agree with it. Takes at most 5 s and blocks nobody; the next call goes
+   * Whether the log of a network is whole and the tables agree with it. Takes at most 5 s and blocks no call; the next call goes
    * on where it stopped. `ipledger verify` takes all the time it needs. Concurrent calls for one network share one answer.
    * OVERLOADED: this process is verifying another network.
    *

@@ -306,7 +306,7 @@ export type BatchReserveRequest = Message<"ipledger.v1.BatchReserveRequest"> & {
   /**
    * Decide all items in order, each seeing what the earlier ones did, and answer; then undo it all. Nothing is written or
    * remembered. A lease that is not held already has no id, token or version. An error may name a lease of an earlier item
-   * by an id that nobody gets.
+   * by an id that no lease gets.
    *
    * @generated from field: bool validate_only = 5;
    */
@@ -352,7 +352,7 @@ export type BatchReserveRequestJson = {
   /**
    * Decide all items in order, each seeing what the earlier ones did, and answer; then undo it all. Nothing is written or
    * remembered. A lease that is not held already has no id, token or version. An error may name a lease of an earlier item
-   * by an id that nobody gets.
+   * by an id that no lease gets.
    *
    * @generated from field: bool validate_only = 5;
    */
@@ -2007,7 +2007,7 @@ export type WatchLeasesResponse = Message<"ipledger.v1.WatchLeasesResponse"> & {
   changes: LeaseChange[];
 
   /**
-   * Number of the log up to which everything has been sent now. 0: the initial state is not yet complete; whoever is cut
+   * Number of the log up to which everything has been sent now. 0: the initial state is not yet complete; a caller that is cut
    * off then begins anew.
    *
    * @generated from field: uint64 position = 2;
@@ -2037,7 +2037,7 @@ export type WatchLeasesResponseJson = {
   changes?: LeaseChangeJson[];
 
   /**
-   * Number of the log up to which everything has been sent now. 0: the initial state is not yet complete; whoever is cut
+   * Number of the log up to which everything has been sent now. 0: the initial state is not yet complete; a caller that is cut
    * off then begins anew.
    *
    * @generated from field: uint64 position = 2;
@@ -2352,7 +2352,7 @@ export const LeaseService: GenService<{
    *
    * POOL_NOT_FOUND, POOL_EXHAUSTED (how many cool, when the next is ready), POOL_DRAINING, ALL_CANDIDATES_LIVE (32 skipped),
    * OWNER_LIMIT (the leases that fill it, and what ends them), NODE_LIMIT, ADDRESS_TAKEN, ADDRESS_COOLING, ADDRESS_QUARANTINED (seen by
-   * whom), ADDRESS_EXCLUDED, ATTACHMENT_CLOSED (a Release or a newer incarnation overtook it), LIVENESS_STALE (a STRICT
+   * which source), ADDRESS_EXCLUDED, ATTACHMENT_CLOSED (a Release or a newer incarnation overtook it), LIVENESS_STALE (a STRICT
    * pool), NETWORK_RECOVERING, LEASE_LOST (a replayed `request_id` whose lease has ended or was quarantined). ILLEGAL_STATE:
    * a claim names another address than the one held; no incarnation given while a named one holds; another uid on another
    * node holds the name and the kind is not `pod` (the holder is in the metadata; release its lease first).
@@ -2404,7 +2404,7 @@ export const LeaseService: GenService<{
    * later is refused with ATTACHMENT_CLOSED. Releasing a released lease gives the same answer. Release ends a quarantine
    * only if its reason is SUPERSEDED, REMOVAL_UNCONFIRMED or RELEASED_BUT_LIVE and no source of the whole network or of the
    * lease's node lists the address for another owner; otherwise it answers the lease unchanged. Where another was listed at the
-   * lease since it was made, the address is quarantined for nobody (CONFLICT) when the lease ends.
+   * lease since it was made, the address is quarantined without a holder (CONFLICT) when the lease ends.
    *
    * LEASE_NOT_FOUND (unknown id or token), ILLEGAL_STATE (owner beside an id does not match).
    *
@@ -2468,7 +2468,7 @@ export const LeaseService: GenService<{
     output: typeof UpdateLabelsResponseSchema;
   },
   /**
-   * One lease that is held now. LEASE_NOT_FOUND: nobody holds the address, or the lease is unknown, or it has ended: then the
+   * One lease that is held now. LEASE_NOT_FOUND: the address is not held, or the lease is unknown, or it has ended: then the
    * metadata say how (`state`: RELEASED or REAPED), when (`endedAt`) and of which `address`. Its history is in
    * AuditService.GetLeaseHistory.
    *

@@ -1047,7 +1047,7 @@ export type Sighting = Message<"ipledger.v1.Sighting"> & {
   address: string;
 
   /**
-   * The owner. Absent: the source can't tell. `interface` is empty if the source does not report it.
+   * The owner. Absent: the source does not know it. `interface` is empty if the source does not report it.
    *
    * @generated from field: ipledger.v1.Owner owner = 3;
    */
@@ -1124,7 +1124,7 @@ export type SightingJson = {
   address?: string;
 
   /**
-   * The owner. Absent: the source can't tell. `interface` is empty if the source does not report it.
+   * The owner. Absent: the source does not know it. `interface` is empty if the source does not report it.
    *
    * @generated from field: ipledger.v1.Owner owner = 3;
    */
@@ -3213,7 +3213,7 @@ export const LookUpAnswer = {
   LOOK_UP_ANSWER_UNSPECIFIED: 0,
 
   /**
-   * It exists, in whatever state: paused, stopped, restarting, pending. If only another uid has its name, answer GONE.
+   * It exists, in any state: paused, stopped, restarting, pending. If only another uid has its name, answer GONE.
    *
    * @generated from enum value: LIVE = 1;
    */

@@ -1203,7 +1203,7 @@ export const NetworkService: GenService<{
     output: typeof BeginRecoveryResponseSchema;
   },
   /**
-   * Ends the recovery of a network after a new era, by an operator's word instead of its sources' reports. A network that
+   * Ends the recovery of a network after a new era, by an operator's decision instead of its sources' reports. A network that
    * is READY stays so: same answer, no event.
    *
    * @generated from rpc ipledger.v1.NetworkService.EndRecovery

@@ -920,7 +920,7 @@ export const Removal = {
   UNCONFIRMED: 2,
 
   /**
-   * Another host answers for the address. The lease ends, and the address is quarantined for nobody until an operator reaps it.
+   * Another host answers for the address. The lease ends, and the address is quarantined without a holder until an operator reaps it.
    * Beyond 64 such quarantines of a caller the lease stays, quarantined.
    *
    * @generated from enum value: IN_USE_BY_ANOTHER = 3;

@@ -1,5 +1,4 @@
--- Rights of each role, besides graphile-worker's own schema, which belongs to ipledger_jobs. Run again, with db/audit, by the
--- first start after a change.
+-- Rights of each role. graphile-worker's own schema belongs to ipledger_jobs.
 
 revoke all on schema ipledger, ipledger_audit from public, ipledger_service, ipledger_jobs, ipledger_auditor;
 revoke all on all tables in schema ipledger from public, ipledger_service, ipledger_jobs, ipledger_auditor;
