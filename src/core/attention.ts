@@ -35,16 +35,16 @@ export type Present = {
 
 type Cause = 'RECOVERING' | HoldCause
 
-/** What bars each use. REAP_ABSENT: a lease that its witnesses miss. */
-const BARS = {
+/** What suspends each use. REAP_ABSENT: a lease that its witnesses miss. */
+const SUSPENDED_BY = {
   RESERVE: ['RECOVERING', 'SOURCE_AHEAD'],
   REAP: ['RECOVERING', 'SOURCE_AHEAD', 'CLOCK'],
   REAP_ABSENT: ['RECOVERING', 'SOURCE_AHEAD', 'CLOCK', 'TOO_MANY_REAPS'],
 } as const satisfies Readonly<Record<string, readonly Cause[]>>
 
-export type Use = keyof typeof BARS
+export type Use = keyof typeof SUSPENDED_BY
 
-export type Bar = {
+export type Suspension = {
   readonly cause: Cause
   readonly code: 'NETWORK_RECOVERING' | 'HELD'
   readonly since: number
@@ -54,18 +54,18 @@ export type Bar = {
   readonly retryAfterMs: number | null
 }
 
-/** What bars it in a network now. None: it is done. */
-export function barsOf(image: Image, now: number, use: Use): readonly Bar[] {
+/** What suspends a use in a network now. */
+export function suspensionsOf(image: Image, now: number, use: Use): readonly Suspension[] {
   const { recovering, holds } = image.network!
-  const bars: Bar[] = []
-  for (const cause of BARS[use])
+  const found: Suspension[] = []
+  for (const cause of SUSPENDED_BY[use])
     if (cause === 'RECOVERING') {
-      if (recovering !== null) bars.push(barOfRecovery(image, recovering.at))
-    } else if (holds[cause] !== undefined) bars.push(barOfHold(image.name, cause, holds[cause], now))
-  return bars
+      if (recovering !== null) found.push(byRecovery(image, recovering.at))
+    } else if (holds[cause] !== undefined) found.push(byHold(image.name, cause, holds[cause], now))
+  return found
 }
 
-function barOfRecovery(image: Image, since: number): Bar {
+function byRecovery(image: Image, since: number): Suspension {
   const { name, network } = image
   const why = needsOperator(image)
   const end =
@@ -82,7 +82,7 @@ function barOfRecovery(image: Image, since: number): Bar {
   }
 }
 
-function barOfHold(name: string, cause: HoldCause, { at: since, details }: Hold, now: number): Bar {
+function byHold(name: string, cause: HoldCause, { at: since, details }: Hold, now: number): Suspension {
   const { why, until = null } = details
   const isAhead = cause === 'SOURCE_AHEAD'
   const what = isAhead ? 'handed out or taken back' : 'taken back'
@@ -310,7 +310,8 @@ export function* attentionOf(present: Present & Findings): Generator<Attention> 
   const { era, unknownSources } = image.network!
   for (const { message, foundAt } of differences)
     yield item('PROJECTION_DIFFERS', foundAt, `, the first: ${message}`)
-  for (const { code, since, text } of barsOf(image, now, 'REAP_ABSENT')) yield item(code, since, '', { text })
+  for (const { code, since, text } of suspensionsOf(image, now, 'REAP_ABSENT'))
+    yield item(code, since, '', { text })
   const unknown = recoveryOf(present)?.unknown ?? []
   for (const { source, node, at } of unknownSources)
     if (unknown.includes(source))

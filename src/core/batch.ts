@@ -8,11 +8,10 @@ import type { Command, Freshness, Known, LeaseView, Remembered, RequestName } fr
 import type { AddressRecord, EventHeader, LeaseEvent, LedgerEvent, Quarantine } from './event.ts'
 import { leaseId } from './event.ts'
 import { evolve } from './evolve.ts'
+import type { Guards } from './guards.ts'
 import { assign, type Image, type PoolState } from './image.ts'
 import { type Doubt, type Finding, LEGAL_CHANGES, LIFECYCLE, stateAfter } from './lifecycle.ts'
-import { POLICY } from './policy.ts'
 import { NO_OPTIONS } from './pool.ts'
-import type { RuleName } from './rules.ts'
 
 export type Batch = {
   readonly image: Image
@@ -24,8 +23,7 @@ export type Batch = {
   readonly freshness: Map<string, Freshness>
   /** Answers of this batch by the key of their request. */
   readonly remembered: Map<string, Remembered & RequestName & { readonly seq: number }>
-  /** Rules taken out, to show that each is needed. */
-  readonly without: ReadonlySet<RuleName>
+  readonly guards: Guards
 }
 
 /** Who writes an event, and what for. */
@@ -94,9 +92,9 @@ export function freshnessOf(
 }
 
 /** For judgements of the present. */
-export function presentOf(batch: Batch): Present {
-  const { image, now } = batch
-  return { image, now, freshness: (source) => freshnessOf(batch, source) }
+export function presentOf(batch: Batch): Present & Pick<Batch, 'guards'> {
+  const { image, now, guards } = batch
+  return { image, now, guards, freshness: (source) => freshnessOf(batch, source) }
 }
 
 export function viewOf(image: Image, record: AddressRecord, reused = false): LeaseView {
@@ -139,25 +137,4 @@ export function blank({ image, now }: Batch, { pool }: PoolState, address: strin
     availableAt: null,
     ended: null,
   }
-}
-
-/**
- * The word of a caller or source has quarantined as many addresses as it may (opnsense#10285: one client drained a /24), or
- * its node holds as many of the pool as it may.
- */
-export function quarantineQuotaReached(
-  batch: Batch,
-  poolState: PoolState,
-  { by, node }: Pick<Quarantine, 'by' | 'node'>,
-): boolean {
-  const { image, without } = batch
-  if (without.has('ONE_WORD_FILLS_NO_POOL')) return false
-  return (
-    (image.quarantinedBy.get(by) ?? 0) >= POLICY.quarantinesPerCaller || isNodeFull(batch, poolState, node)
-  )
-}
-
-export function isNodeFull({ without }: Batch, { pool, heldOn }: PoolState, node: string): boolean {
-  if (pool.nodeLimit === undefined || node === '' || without.has('NODE_HAS_A_LIMIT')) return false
-  return (heldOn.get(node) ?? 0) >= pool.nodeLimit
 }

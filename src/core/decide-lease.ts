@@ -1,19 +1,21 @@
 /** Commands about a lease or an address: Confirm, Release, Quarantine, Reap, expiry, labels. */
 import { isDeepStrictEqual } from 'node:util'
-import { barsOf, isLate, isOfAnotherNode, type Use } from './attention.ts'
-import {
-  type Batch,
-  type By,
-  blank,
-  change,
-  emit,
-  freshnessOf,
-  quarantine,
-  quarantineQuotaReached,
-  viewOf,
-} from './batch.ts'
+import { isLate, isOfAnotherNode, type Use } from './attention.ts'
+import { type Batch, type By, blank, change, emit, freshnessOf, quarantine, viewOf } from './batch.ts'
 import type { Actor, Answer, Command } from './command.ts'
 import { type AddressRecord, type Details, type Entry, leaseId, type Quarantine } from './event.ts'
+import {
+  closed,
+  excluded,
+  idOf,
+  illegal,
+  isPlacedFor,
+  leaseLost,
+  mayTouch,
+  quarantineQuotaReached,
+  suspended,
+  unplacedOf,
+} from './guards.ts'
 import {
   blockAt,
   evidenceAt,
@@ -30,15 +32,8 @@ import {
 } from './image.ts'
 import { confirmableUntil, entryOf } from './judge.ts'
 import { type Finding, mayFollow } from './lifecycle.ts'
-import {
-  attachmentKey,
-  describeOwner,
-  isListedAs,
-  type Owner,
-  RESERVE_KIND,
-  sameAttachment,
-} from './owner.ts'
-import { eraOf, POLICY, reapPolicy } from './policy.ts'
+import { attachmentKey, describeOwner, isListedAs, RESERVE_KIND, sameAttachment } from './owner.ts'
+import { POLICY, reapPolicy } from './policy.ts'
 import type { Pool } from './pool.ts'
 import { contains } from './ranges.ts'
 import { atVersion, beyondHead, invalid, type Refusal, refusal, unknownLease } from './refusal.ts'
@@ -83,7 +78,7 @@ export function renew(batch: Batch, by: By, record: HeldRecord): AddressRecord {
   const { minimumAgeMs } = reapPolicy(poolOf(batch.image, record).reapPolicy)
   const isYoung = batch.now - record.at < Math.min(POLICY.renewAfterMs, minimumAgeMs / 2)
   if (isYoung || record.confirmBy !== null) return record
-  if (batch.without.has('PROMISE_RENEWS_THE_AGE')) return record
+  if (!batch.guards.PROMISE_RENEWS_THE_AGE) return record
   return change(batch, by, 'renew', record)
 }
 
@@ -106,7 +101,7 @@ function release(batch: Batch, command: Command<'release'>, record: HeldRecord):
   const { removal, actor } = command
   const word = wordOf(actor)
   const details = actor.node === null ? null : { tokenNode: actor.node }
-  const isReleased = removal === 'CONFIRMED' || batch.without.has('UNCONFIRMED_REMOVAL_IS_KEPT')
+  const isReleased = removal === 'CONFIRMED' || !batch.guards.UNCONFIRMED_REMOVAL_IS_KEPT
   if (record.state !== 'QUARANTINED' && isReleased) return end(batch, command, 'release', record, details)
   if (record.state === 'QUARANTINED') {
     const isIts = mayFollow('release', record) && !isListedForAnother(batch.image, record)
@@ -171,7 +166,7 @@ export function end(
  * The sources of a node that is gone are none.
  */
 function seenBeside(batch: Batch, record: HeldRecord, gone: string | null = null): Sighting | null {
-  const { image, without } = batch
+  const { image, guards } = batch
   const { owner, address, token } = record
   const poolState = poolStateOf(image, record)
   const mayKeep = ({ source }: Sighting) => {
@@ -186,7 +181,7 @@ function seenBeside(batch: Batch, record: HeldRecord, gone: string | null = null
     !isListedAs(owner!, one.owner) &&
     image.sources.get(one.source)!.state === 'ENABLED' &&
     (isLive(one) || one.appearedHead >= token)
-  if (owner === null || without.has('CONTESTED_IS_KEPT')) return null
+  if (owner === null || !guards.CONTESTED_IS_KEPT) return null
   return evidenceAt(image, address).find((one) => isBeside(one) && mayKeep(one)) ?? null
 }
 
@@ -220,7 +215,7 @@ function atAddress(batch: Batch, address: string): AddressRecord | Refusal {
   const block = blockAt(image, address)
   if (block === null) return invalid('address', `${address} is in no pool of network ${image.name}`)
   if (!contains(block.poolState.pool.allocatable, block.value))
-    return excluded(block.address, block.poolState.pool)
+    return excluded(block.address, block.poolState.pool.name)
   const record = image.records.get(block.address)
   return isHeld(record) ? record : blank(batch, block.poolState, block.address)
 }
@@ -240,8 +235,8 @@ export function decideReap(batch: Batch, command: Command<'reap'>): Answer | Ref
 export function decideReapNode(batch: Batch, command: Command<'reapNode'>): Answer | Refusal {
   const { image } = batch
   const { node, head } = command
-  const shut = barred(batch, 'REAP')
-  if (shut !== null) return shut
+  const refused = suspended(batch, 'REAP')
+  if (refused !== null) return refused
   if (head > image.head) return beyondHead('head', head, image.head)
   const reporting = reportingFrom(batch, node)
   if (reporting !== null) return reporting
@@ -253,8 +248,7 @@ export function decideReapNode(batch: Batch, command: Command<'reapNode'>): Answ
     .filter(isHeld)
     .filter((one) => one.node === node && one.seq <= head && mayFollow('reapNode', one))
     .filter(
-      ({ address }) =>
-        batch.without.has('NODE_ELSEWHERE_KEEPS') || !sightingsOf(image, address).some(isElsewhere),
+      ({ address }) => !batch.guards.NODE_ELSEWHERE_KEEPS || !sightingsOf(image, address).some(isElsewhere),
     )
   // First, so that of what its sources listed nothing stays as evidence of a lease that ends.
   for (const [source, { declaration, epoch, state }] of image.sources) {
@@ -271,8 +265,8 @@ export function decideReapNode(batch: Batch, command: Command<'reapNode'>): Answ
 
 /** A node whose source has reported within two intervals is not gone. */
 function reportingFrom(batch: Batch, node: string): Refusal | null {
-  const { image, now, without } = batch
-  if (without.has('NODE_THAT_REPORTS_STAYS')) return null
+  const { image, now, guards } = batch
+  if (!guards.NODE_THAT_REPORTS_STAYS) return null
   for (const [source, { declaration, state }] of image.sources) {
     const reportedAt = freshnessOf(batch, source)?.reportedAt ?? 0
     if (declaration.node !== node || state === 'RETIRED' || isLate(now, reportedAt, declaration)) continue
@@ -298,10 +292,9 @@ export function closeLists(
 }
 
 /** One wrong list must not free an address at once: what is listed no more rests as what is released does. */
-export function unlisted({ image, now, without }: Batch, entry: Entry): Entry {
+export function unlisted({ image, now, guards }: Batch, entry: Entry): Entry {
   const block = blockAt(image, entry.address)
-  if (block === null || isHeld(image.records.get(block.address)) || without.has('UNLISTED_RESTS'))
-    return entry
+  if (block === null || isHeld(image.records.get(block.address)) || !guards.UNLISTED_RESTS) return entry
   return { ...entry, restsUntil: now + restsMs(image, block.poolState) }
 }
 
@@ -322,22 +315,17 @@ export function decideExpire(batch: Batch, command: Command<'expire'>): Answer |
 
 /** When a lease expires; null: never, because it has no deadline, was confirmed, or was listed. */
 export function expiresAt(
-  { image, without }: Pick<Batch, 'image' | 'without'>,
+  { image, guards }: Pick<Batch, 'image' | 'guards'>,
   record: AddressRecord,
 ): number | null {
   if (record.state !== 'RESERVED' || record.confirmBy === null) return null
-  // Promised in a log that may have lost its Confirm: only proof of absence ends it (12.4).
-  if (eraOf(record.token) < image.network!.era && !without.has('NEW_ERA_RECOVERS')) return null
-  if (evidenceAt(image, record.address).length > 0 && !without.has('SEEN_NEVER_EXPIRES')) return null
-  if (without.has('GRACE_AFTER_THE_DEADLINE')) return record.confirmBy
+  if (guards.expire.some(({ keeps }) => keeps(image, record as HeldRecord))) return null
+  if (!guards.GRACE_AFTER_THE_DEADLINE) return record.confirmBy
   return confirmableUntil(record, reapPolicy(poolOf(image, record).reapPolicy).confirmGraceMs)
 }
 
 /** When it expired; null: it has not. */
-export function expiredAt(
-  at: Pick<Batch, 'image' | 'without' | 'now'>,
-  record: AddressRecord,
-): number | null {
+export function expiredAt(at: Pick<Batch, 'image' | 'guards' | 'now'>, record: AddressRecord): number | null {
   const due = expiresAt(at, record)
   return due === null || at.now <= due ? null : due
 }
@@ -361,9 +349,9 @@ function resolveLease(
   const { image, known } = batch
   let found: readonly AddressRecord[]
   if (token === null) {
-    const unplaced = type === 'confirm' ? unplacedOf(batch, actor, owner) : null
+    const unplaced = type === 'confirm' ? unplacedOf(image, actor, owner) : null
     if (unplaced !== null) return unplaced
-    const isOwn = (one: AddressRecord) => isPlacedFor(batch, actor, one)
+    const isOwn = (one: AddressRecord) => isPlacedFor(batch.guards, actor, one)
     found = leasesOfAttachment(image, owner).filter(isOwn)
     if (found.length === 0)
       found = freedByHolder(image, owner).filter((one) => sameAttachment(one.owner!, owner) && isOwn(one))
@@ -395,12 +383,12 @@ function heldAt(
   batch: Batch,
   { actor, token, version }: Command<'reap' | 'expire' | 'reapProven' | 'updateLabels'>,
 ): HeldRecord | Refusal {
-  const { image, without } = batch
+  const { image, guards } = batch
   const record = byToken(batch, token)
   if ('reason' in record) return record
   if (!isHeld(record)) return leaseLost(image, record, '')
   const id = idOf(image, record)
-  const looked = without.has('VERSION_IS_JUDGED_AGAIN') ? null : version
+  const looked = guards.VERSION_IS_JUDGED_AGAIN ? version : null
   return (
     mayTouch(image, actor, record) ?? atVersion(`lease ${id}`, record.seq, looked, { leaseId: id }) ?? record
   )
@@ -413,7 +401,7 @@ export function judged(
   use: Use = 'REAP',
 ): HeldRecord | Refusal {
   const record = heldAt(batch, command)
-  return 'reason' in record ? record : (barred(batch, use) ?? record)
+  return 'reason' in record ? record : (suspended(batch, use) ?? record)
 }
 
 function poolStateOf(image: Image, { poolId }: AddressRecord): PoolState {
@@ -422,84 +410,4 @@ function poolStateOf(image: Image, { poolId }: AddressRecord): PoolState {
 
 function poolOf(image: Image, record: AddressRecord): Pool {
   return poolStateOf(image, record).pool
-}
-
-// Refusals.
-
-/** What bars it in this network; null: nothing. */
-export function barred({ image, now, without }: Batch, use: Use): Refusal | null {
-  const bar = barsOf(image, now, use).find(
-    ({ cause }) => cause !== 'RECOVERING' || !without.has('NEW_ERA_RECOVERS'),
-  )
-  if (bar === undefined) return null
-  const state = bar.cause === 'RECOVERING' ? 'RECOVERING' : 'HELD'
-  const metadata = { network: image.name, state, era: String(image.network!.era) }
-  return refusal('NETWORK_RECOVERING', bar.text, metadata, bar.retryAfterMs)
-}
-
-/**
- * Of a caller that is bound to a node what is placed elsewhere is only an address that is taken: not its own, not an older
- * life, not in a limit.
- */
-export function isPlacedFor({ without }: Batch, { node }: Actor, record: AddressRecord): boolean {
-  return node === null || record.node === node || without.has('ONE_NODE_TOUCHES_ITS_OWN')
-}
-
-/** A lease of the very same attachment on no node can only be of a caller that is bound to none: it is not the agent's to have. */
-export function unplacedOf({ image }: Batch, actor: Actor, owner: Owner): Refusal | null {
-  if (actor.node === null) return null
-  const found = leasesOfAttachment(image, owner).find((one) => one.node === '' && one.state !== 'QUARANTINED')
-  return found === undefined ? null : mayTouch(image, actor, found)
-}
-
-/** An agent acts on leases of its own node only: moving a workload is the orchestrator's word. */
-export function mayTouch(image: Image, { node }: Actor, record: AddressRecord): Refusal | null {
-  if (node === null || record.node === node) return null
-  if (!isHeld(record)) return leaseLost(image, record, '')
-  const message = `this token is bound to node ${node}, lease ${idOf(image, record)} is on another`
-  return refusal('PERMISSION_DENIED', message, { node })
-}
-
-export function closed(owner: Owner): Refusal {
-  const who = describeOwner(owner)
-  const why = 'this incarnation was released or superseded; a call that was overtaken by it holds nothing'
-  return refusal('ATTACHMENT_CLOSED', `${who}: ${why}`, { owner: who })
-}
-
-export function excluded(address: string, { name }: Pool): Refusal {
-  const message = `${address} is excluded from pool ${name} and never handed out`
-  return refusal('ADDRESS_EXCLUDED', message, { address, pool: name })
-}
-
-function leaseLost(image: Image, record: AddressRecord, remedy: string): Refusal {
-  const id = idOf(image, record)
-  return refusal('LEASE_LOST', `lease ${id} has ended${remedy}`, {
-    leaseId: id,
-    address: record.address,
-    state: record.ended!,
-    endedAt: new Date(record.at).toISOString(),
-  })
-}
-
-export function illegal(
-  image: Image,
-  record: AddressRecord,
-  message: string,
-  retryAfterMs?: number,
-): Refusal {
-  return refusal('ILLEGAL_STATE', message, stateMetadata(image, record), retryAfterMs)
-}
-
-export function idOf(image: Image, record: AddressRecord): string {
-  return leaseId(image.name, record.token)
-}
-
-export function stateMetadata(image: Image, record: AddressRecord): Record<string, string> {
-  return {
-    leaseId: idOf(image, record),
-    address: record.address,
-    state: record.ended ?? record.state,
-    ...(record.state === 'QUARANTINED' && { quarantineReason: record.quarantine!.reason }),
-    ...(record.owner !== null && { holder: describeOwner(record.owner) }),
-  }
 }

@@ -11,6 +11,7 @@ import * as network from './decide-network.ts'
 import * as pool from './decide-pool.ts'
 import * as report from './decide-report.ts'
 import { decideReserve, quarantineSeen } from './decide-reserve.ts'
+import { isPlacedFor } from './guards.ts'
 import { type Image, isHeld, rollback } from './image.ts'
 import { type Refusal, refusal } from './refusal.ts'
 
@@ -119,7 +120,7 @@ function decideDryRun(batch: Batch, { items }: Command<'dryRun'>): Answer {
 /** A request that was committed before is answered as it was then, unless what it promised is no more. */
 function replayed(batch: Batch, command: Command): Outcome | null {
   const { requestId, actor, fingerprint } = command
-  if (requestId === null || batch.without.has('REQUEST_IS_REMEMBERED')) return null
+  if (requestId === null || !batch.guards.REQUEST_IS_REMEMBERED) return null
   const { key } = requestName(actor.node ?? '', requestId)
   const found = batch.remembered.get(key) ?? batch.known.requests.get(key)
   if (found === undefined) return null
@@ -138,7 +139,7 @@ function replayed(batch: Batch, command: Command): Outcome | null {
     for (const { state, fencingToken } of promises) {
       const record = batch.image.byToken.get(fencingToken)
       const isPromise = state === 'RESERVED' || state === 'ACTIVE'
-      if (isPromise && isHeld(record) && lease.isPlacedFor(batch, actor, record))
+      if (isPromise && isHeld(record) && isPlacedFor(batch.guards, actor, record))
         lease.renew(batch, command, record)
     }
     return { ok: true, answer: found.answer, replayed: true }

@@ -19,7 +19,6 @@ import { evidenceAt, type HeldRecord, isLive, type Sighting } from './image.ts'
 import { mayFollow } from './lifecycle.ts'
 import { describeOwner, type Owner } from './owner.ts'
 import { POLICY, type ReapPolicy, reapPolicy } from './policy.ts'
-import type { RuleName } from './rules.ts'
 
 /** Why a lease is kept; the code is stable. */
 export type Reason = { readonly code: string; readonly source: string; readonly text: string }
@@ -43,7 +42,7 @@ export type Judgement = {
 export type Evidence = Present & {
   /** Of the lease's address. */
   readonly lookUps: readonly LookUp[]
-  readonly without: ReadonlySet<RuleName>
+  readonly guards: { readonly reap: readonly JudgeRule[] }
 }
 
 type Witness = {
@@ -74,12 +73,17 @@ export type Proof = {
   readonly lookUps: readonly LookUp[]
 }
 
-type Rule = { readonly name: RuleName; readonly keeps: (proof: Proof) => Iterable<Reason> }
+export type JudgeRule = {
+  readonly name: Uppercase<string>
+  /** It goes by reports and answers, which the image has not. */
+  readonly reads?: true
+  readonly keeps: (proof: Proof) => Iterable<Reason>
+}
 
 const because = (code: string, source: string, text: string): Reason => ({ code, source, text })
 
 /** The rules, in the order in which their reasons are told. */
-const JUDGE_RULES: readonly Rule[] = [
+export const JUDGE_RULES = [
   {
     name: 'OPERATOR_AND_INFRASTRUCTURE_STAY',
     *keeps({ record }) {
@@ -133,6 +137,7 @@ const JUDGE_RULES: readonly Rule[] = [
   },
   {
     name: 'EVERY_WITNESS_MISSES',
+    reads: true,
     *keeps({ witnesses, policy: { misses } }) {
       for (const { id, missed } of witnesses.filter((one) => one.missed.length < misses)) {
         const text = `${id} has sent ${missed.length} of the ${misses} counted reports in which it must be missing`
@@ -142,6 +147,7 @@ const JUDGE_RULES: readonly Rule[] = [
   },
   {
     name: 'LOOK_UP_SAYS_GONE',
+    reads: true,
     *keeps(proof) {
       for (const witness of proof.witnesses)
         for (const party of witness.parties) {
@@ -151,7 +157,7 @@ const JUDGE_RULES: readonly Rule[] = [
         }
     },
   },
-]
+] as const satisfies readonly JudgeRule[]
 
 /** When a promise is broken: after its deadline, a Confirm in flight and the drift of its caller's clock; null: none is in force. */
 export function confirmableUntil(
@@ -206,14 +212,12 @@ export function judge(
   record: HeldRecord,
   coverage = coverageOf(evidence.image),
 ): Judgement {
-  return judgeProof(proofOf(evidence, record, coverage), evidence.without)
+  return judgeProof(proofOf(evidence, record, coverage), evidence.guards.reap)
 }
 
 /** Judges by a proof alone, also one out of an event of years ago, also under another policy. */
-export function judgeProof(proof: Proof, without: ReadonlySet<RuleName> = new Set()): Judgement {
-  const reasons = JUDGE_RULES.filter(({ name }) => !without.has(name)).flatMap(({ keeps }) => [
-    ...keeps(proof),
-  ])
+export function judgeProof(proof: Proof, rules: readonly JudgeRule[] = JUDGE_RULES): Judgement {
+  const reasons = rules.flatMap(({ keeps }) => [...keeps(proof)])
   const wanted = reasons.filter(({ code }) => code === 'LOOK_UP_WANTED')
   const { address, node } = proof.record
   return {

@@ -11,7 +11,7 @@ import { Loop } from './loop.ts'
 import type { LoopLimits, LoopOptions, Observer } from './loop-options.ts'
 import { createPgLog } from './pg-log.ts'
 
-export type LedgerOptions = Pick<LoopOptions, 'checks' | 'without'> & {
+export type LedgerOptions = Pick<LoopOptions, 'checks'> & {
   readonly url: string
   readonly limits?: Partial<LoopLimits> | undefined
   /** Connections that networks share; a network uses one at a time. */
@@ -62,11 +62,11 @@ class PgLedger implements OpenLedger {
 
   constructor(options: LedgerOptions) {
     const { url, connections = CONNECTIONS, clock = new Clock(), idleMs = IDLE_MS } = options
-    const { observer = {}, limits, losesNothing, checks, without, traceId = () => null } = options
+    const { observer = {}, limits, losesNothing, checks, traceId = () => null } = options
     this.#pool = createLedgerPool(url, connections)
     this.log = createPgLog(this.#pool)
     this.#clock = clock
-    this.#loopOptions = { log: this.log, clock, observer, limits, losesNothing, checks, without }
+    this.#loopOptions = { log: this.log, clock, observer, limits, losesNothing, checks }
     this.#traceId = traceId
     // Held at once, also where nobody asks now: another process may serve the network meanwhile.
     clock.onStep((byMs) => {
