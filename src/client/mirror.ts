@@ -9,12 +9,12 @@
  * - Of what was pushed the greatest version stays: readers that heard the same have the same table.
  */
 import {
-  addressMeant,
   blockBase,
   formatAddress,
   formatValue,
   type IpAddress,
   maxPrefix,
+  parseLenientAddress,
 } from '../core/address.ts'
 import { attachmentKey, type Owner as FullOwner } from '../core/owner.ts'
 import type { LeaseChange } from '../gen/ipledger/v1/lease_pb.ts'
@@ -212,7 +212,7 @@ export class LeaseMirror {
 
 /** @throws RangeError if it is none */
 function read(address: string): IpAddress {
-  const meant = addressMeant(address)
-  if (meant === null) throw new RangeError(`not an address: ${address}`)
-  return meant
+  const parsed = parseLenientAddress(address)
+  if (parsed === null) throw new RangeError(`not an address: ${address}`)
+  return parsed
 }

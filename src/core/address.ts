@@ -46,7 +46,7 @@ export function parseAddress(text: string): IpAddress | Malformed {
  * The one address that a refused spelling can only mean: an IPv4-mapped one, or one with the prefix length of its interface,
  * as CNI results have it. Null: none. For what is in use, and for nothing else.
  */
-export function addressMeant(text: string): IpAddress | null {
+export function parseLenientAddress(text: string): IpAddress | null {
   const slash = text.indexOf('/')
   const read = readAddress((slash < 0 ? text : text.slice(0, slash)).trim())
   if (read === null || !isMapped(read)) return read

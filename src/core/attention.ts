@@ -243,7 +243,7 @@ export function witnessesOf(image: Image, record: HeldRecord, coverage: Coverage
   return ids
 }
 
-/** Whether who listed somebody there listed the lease's owner, and where the lease is placed now. */
+/** Whether the source listed the lease's owner there, and sees the node where the lease is placed now. */
 function couldSee({ declaration }: SourceState, { node, owner }: HeldRecord, listed: Sighting): boolean {
   if (node !== '' && !coversNode(declaration, node)) return false
   return owner === null || (listed.owner !== null && isListedAs(owner, listed.owner))
@@ -288,7 +288,7 @@ export type Attention = {
   readonly since: number
   readonly text: string
   readonly count: number
-  /** Up to so many are not worth a word. */
+  /** Up to so many are not shown. */
   readonly limit: number
 }
 
@@ -410,8 +410,8 @@ export class AttentionList {
 
   items(): readonly Attention[] {
     const { isEach, size } = this.#page
-    const told = this.#sorted().filter(([, { count, limit }]) => isEach || count > limit)
-    return told.slice(0, size).map(([, one]) => one)
+    const shown = this.#sorted().filter(([, { count, limit }]) => isEach || count > limit)
+    return shown.slice(0, size).map(([, one]) => one)
   }
 
   #sorted(): readonly (readonly [string, Attention])[] {

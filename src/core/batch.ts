@@ -10,7 +10,7 @@ import { leaseId } from './event.ts'
 import { evolve } from './evolve.ts'
 import type { Guards } from './guards.ts'
 import { assign, type Image, type PoolState } from './image.ts'
-import { type Doubt, type Finding, LEGAL_CHANGES, LIFECYCLE, stateAfter } from './lifecycle.ts'
+import { conditionOf, type Doubt, type Finding, LIFECYCLE, mayFollow, stateAfter } from './lifecycle.ts'
 import { NO_OPTIONS } from './pool.ts'
 
 export type Batch = {
@@ -26,7 +26,7 @@ export type Batch = {
   readonly guards: Guards
 }
 
-/** Who writes an event, and what for. */
+/** The caller of an event, and its cause. */
 export type By = Pick<Command, 'actor' | 'cause' | 'requestId' | 'traceId'>
 
 type Body<E> = E extends LedgerEvent ? Omit<E, keyof EventHeader> : never
@@ -53,25 +53,24 @@ export function change(
   const { image, now } = batch
   const row = LIFECYCLE[finding]
   const last = image.records.get(before.address)
-  const state = stateAfter(row, before.state)
-  if (!LEGAL_CHANGES.has(`${last?.state ?? 'FREE'} ${row.event} ${state}`))
-    throw new Error(`${finding}: no row for ${before.address}, which is ${last?.state}`)
-  const record = { ...before, state, ...fields, seq: image.head + 1, at: now }
+  if (!mayFollow(finding, last))
+    throw new Error(`${finding}: no row for ${before.address}, which is ${conditionOf(last)}`)
+  const record = { ...before, state: stateAfter(row, before.state), ...fields, seq: image.head + 1, at: now }
   emit(batch, by, { type: row.event, record, previous: last?.seq ?? 0, details })
   return record
 }
 
-/** Keeps an address: on whose word, and why. */
+/** Keeps an address. */
 export function quarantine(
   batch: Batch,
   by: By,
   finding: Doubt,
   before: AddressRecord,
-  word: Omit<Quarantine, 'at' | 'reason'>,
+  why: Omit<Quarantine, 'at' | 'reason'>,
   details: LeaseEvent['details'] = null,
 ): AddressRecord {
-  const said = { reason: LIFECYCLE[finding].to, ...word, at: batch.now }
-  return change(batch, by, finding, before, { confirmBy: null, quarantine: said }, details)
+  const quarantine = { reason: LIFECYCLE[finding].to, ...why, at: batch.now }
+  return change(batch, by, finding, before, { confirmBy: null, quarantine }, details)
 }
 
 export function setFreshness(batch: Batch, freshness: Freshness): void {
@@ -117,7 +116,7 @@ export function viewOf(image: Image, record: AddressRecord, reused = false): Lea
   }
 }
 
-/** A new lease of an address, for nobody yet. */
+/** A new lease of an address, without an owner yet. */
 export function blank({ image, now }: Batch, { pool }: PoolState, address: string): AddressRecord {
   return {
     address,

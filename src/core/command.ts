@@ -1,5 +1,5 @@
 /**
- * What may be asked of a network. Commands arrive valid in shape (lengths, characters and limits are the API's business);
+ * The commands of a network. They arrive valid in shape (the API checks lengths, characters and limits);
  * what depends on the state of the network is decided. `Known` is what the image lacks and the loop reads for a batch.
  */
 import type {
@@ -53,7 +53,7 @@ export type PoolChange = Partial<Omit<PoolSettings, 'prefixLength' | 'reapPolicy
   readonly reapPolicy?: Partial<ReapPolicy>
 }
 
-type Said = {
+type Bodies = {
   readonly reserve: {
     readonly owner: Owner
     readonly node: string
@@ -81,7 +81,7 @@ type Said = {
     readonly why: string
   }
   readonly reap: Judged & { readonly why: string }
-  /** An operator's word that a node is gone for good: ends what is placed there up to `head`. */
+  /** An operator says that a node is gone for good: ends what is placed there up to `head`. */
   readonly reapNode: { readonly node: string; readonly head: number; readonly why: string }
   readonly updateLabels: { readonly token: number; readonly version: number | null; readonly labels: Labels }
 
@@ -141,7 +141,7 @@ type Said = {
     /** What the report was begun at: number of the log, and time. */
     readonly head: number
     readonly begunAt: number
-    /** That `head` was answered to this source; only asked of one beyond the log. */
+    /** It is proven that `head` was answered to this source. It matters only beyond the log. */
     readonly proven: boolean
     /** Everything that the source declares to see is in it. */
     readonly complete: boolean
@@ -150,13 +150,13 @@ type Said = {
     readonly entries: readonly Entry[]
     /** Listed until now and not in the report. */
     readonly vanished: readonly Entry[]
-    /** `after`: the report before, which a list that is said to be unchanged, or was compared, must follow. */
+    /** `after`: the report before. An unchanged or compared list must follow it. */
     readonly last: { readonly entries: number; readonly digest: string; readonly after: number } | null
   }
 }
 
-export type Command<T extends keyof Said = keyof Said> = {
-  readonly [K in T]: Envelope & { readonly type: K } & Said[K]
+export type Command<T extends keyof Bodies = keyof Bodies> = {
+  readonly [K in T]: Envelope & { readonly type: K } & Bodies[K]
 }[T]
 
 // What the image lacks.
@@ -190,11 +190,11 @@ export type LookUp = {
   readonly source: string
   readonly address: string
   readonly owner: { readonly kind: string; readonly name: string; readonly uid: string }
-  /** `wanted`: asked, and not answered yet. */
+  /** `wanted`: not answered yet. */
   readonly answer: 'wanted' | 'live' | 'terminal' | 'gone' | 'unknown' | 'error'
   readonly terminalSince: number | null
   readonly detail: string
-  /** Head of the log when it was asked. */
+  /** Head of the log at the question. */
   readonly head: number
   readonly askedAt: number
   readonly attempts: number
@@ -217,7 +217,7 @@ export type Remembered = {
   readonly answer: Answer
 }
 
-/** Has an entry for whatever was asked. */
+/** It has an entry for each key of the prefetch. */
 export type Known = {
   /** Life of the database. */
   readonly identity: string
@@ -261,7 +261,7 @@ export type Taken = {
   readonly vanished: number
 }
 
-/** What an accepted command answers; remembered, and said again to whoever repeats the request. Plain JSON. */
+/** The answer of an accepted command, remembered for a repeated request. Plain JSON. */
 export type Answer = {
   readonly leases: readonly LeaseView[]
   readonly pool?: PoolView

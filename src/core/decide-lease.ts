@@ -71,8 +71,8 @@ export function confirm(batch: Batch, by: By, record: HeldRecord, details: Detai
 }
 
 /**
- * A promise made again is life: whoever is told once more that the lease is his will use the address, so its age and the
- * proofs under way begin anew (2.4). Said again soon it writes nothing: retries write nothing, and the age protects.
+ * A lease that is answered again will be used: its age and the proofs under way begin anew (2.4). Soon after its last change
+ * this writes nothing: the age protects it.
  */
 export function renew(batch: Batch, by: By, record: HeldRecord): AddressRecord {
   const { minimumAgeMs } = reapPolicy(poolOf(batch.image, record).reapPolicy)
@@ -99,7 +99,7 @@ export function decideRelease(batch: Batch, command: Command<'release'>): Answer
 
 function release(batch: Batch, command: Command<'release'>, record: HeldRecord): AddressRecord {
   const { removal, actor } = command
-  const word = wordOf(actor)
+  const reporter = reporterOf(actor)
   const details = actor.node === null ? null : { tokenNode: actor.node }
   const isReleased = removal === 'CONFIRMED' || !batch.guards.UNCONFIRMED_REMOVAL_IS_KEPT
   if (record.state !== 'QUARANTINED' && isReleased) return end(batch, command, 'release', record, details)
@@ -109,19 +109,19 @@ function release(batch: Batch, command: Command<'release'>, record: HeldRecord):
   }
   if (removal === 'UNCONFIRMED') {
     const why = 'removal was not confirmed'
-    return quarantine(batch, command, 'releaseUnconfirmed', record, { ...word, why })
+    return quarantine(batch, command, 'releaseUnconfirmed', record, { ...reporter, why })
   }
   const poolState = poolStateOf(batch.image, record)
-  const said = { ...word, why: 'another host answers for the address' }
+  const inUse = { ...reporter, why: 'another host answers for the address' }
   if (quarantineQuotaReached(batch, poolState, { by: actor.name, node: '' }))
-    return quarantine(batch, command, 'inUse', record, said)
+    return quarantine(batch, command, 'inUse', record, inUse)
   const released = end(batch, command, 'release', record, details, null)
-  quarantine(batch, command, 'inUse', blank(batch, poolState, record.address), said)
+  quarantine(batch, command, 'inUse', blank(batch, poolState, record.address), inUse)
   return released
 }
 
-/** On whose word, and of which node, something is quarantined. */
-export function wordOf({ name, node }: Actor): Pick<Quarantine, 'by' | 'node'> {
+/** A caller that reports what is quarantined, and its node. */
+export function reporterOf({ name, node }: Actor): Pick<Quarantine, 'by' | 'node'> {
   return { by: name, node: node ?? '' }
 }
 
@@ -137,8 +137,8 @@ function isListedForAnother(image: Image, record: HeldRecord): boolean {
 }
 
 /**
- * Ends a lease: its address cools. Where another was seen there since the lease was made, the address is kept, for nobody,
- * until everybody who was seen is proven gone. `other` is null where that is proven, or the end is an operator's word.
+ * Ends a lease: its address cools. Where another owner was seen since the lease was made, the address is quarantined
+ * without an owner until all that were seen there are proven gone. `other` is null where that is proven, or an operator ends it.
  */
 export function end(
   batch: Batch,
@@ -155,15 +155,15 @@ export function end(
   if (other === null) return change(batch, by, finding, record, fields, details)
   const freed = change(batch, by, finding, record, fields, { ...details, contested: true })
   const why = `${other.source} has listed ${describeOwner(other.owner!)} there while ${describeOwner(record.owner!)} held it`
-  const word = { by: other.source, node: image.sources.get(other.source)!.declaration.node }
+  const reporter = { by: other.source, node: image.sources.get(other.source)!.declaration.node }
   const fresh = blank(batch, poolState, record.address)
-  quarantine(batch, by, 'contest', fresh, { ...word, why }, evidenceOf(other))
+  quarantine(batch, by, 'contest', fresh, { ...reporter, why }, evidenceOf(other))
   return freed
 }
 
 /**
- * Of a lease that another than its holder was listed at since it was made: by whom, if its word may quarantine one more.
- * The sources of a node that is gone are none.
+ * The entry of another owner at a lease since it was made, if its source may quarantine one more. Sources of a node that is
+ * gone do not count.
  */
 function seenBeside(batch: Batch, record: HeldRecord, gone: string | null = null): Sighting | null {
   const { image, guards } = batch
@@ -176,7 +176,7 @@ function seenBeside(batch: Batch, record: HeldRecord, gone: string | null = null
   const isBeside = (one: Sighting) =>
     one.owner !== null &&
     one.owner.kind !== RESERVE_KIND &&
-    // Who is listed at a spare of its node has it.
+    // A workload that is listed at a spare of its node has it.
     !(owner!.kind === RESERVE_KIND && one.node === record.node) &&
     !isListedAs(owner!, one.owner) &&
     image.sources.get(one.source)!.state === 'ENABLED' &&
@@ -204,8 +204,8 @@ export function decideQuarantine(batch: Batch, command: Command<'quarantine'>): 
   const bad = found.seq === 0 ? null : mayTouch(image, actor, found)
   if (bad !== null) return bad
   const isDone = !mayFollow('quarantine', found)
-  const word = { ...wordOf(actor), why }
-  const kept = isDone ? found : quarantine(batch, command, 'quarantine', found, word)
+  const reason = { ...reporterOf(actor), why }
+  const kept = isDone ? found : quarantine(batch, command, 'quarantine', found, reason)
   return { leases: [viewOf(image, kept)] }
 }
 
@@ -287,8 +287,8 @@ export function closeLists(
 ): void {
   const { epoch } = batch.image.sources.get(source)!
   const vanished = listed.map((one) => unlisted(batch, entryOf(one)))
-  const said = { source, epoch: epoch?.name ?? '', sequence: 0, head, appeared: [], vanished }
-  emit(batch, by, { type: 'source.reported', details: { ...said, closed: true } })
+  const details = { source, epoch: epoch?.name ?? '', sequence: 0, head, appeared: [], vanished }
+  emit(batch, by, { type: 'source.reported', details: { ...details, closed: true } })
 }
 
 /** One wrong list must not free an address at once: what is listed no more rests as what is released does. */
@@ -339,7 +339,7 @@ export function decideUpdateLabels(batch: Batch, command: Command<'updateLabels'
   return { leases: [viewOf(image, change(batch, command, 'label', record, { labels }))] }
 }
 
-// Which lease is meant.
+// Which lease it is.
 
 /** The leases that Confirm and Release are about, held or ended. By owner, those that the caller may touch. */
 function resolveLease(

@@ -117,7 +117,7 @@ export function decideRetireSource(batch: Batch, command: Command<'retireSource'
   return { leases: [], source: image.sources.get(id)!, unwitnessed, unlisted }
 }
 
-/** Who calls in vain was registered after the dump: what it would list is in use, and nobody knows. Only a recovery waits for it. */
+/** An unregistered source that calls may be missing from the dump: what it would list is in use. Only a recovery waits for it. */
 export function decideUnknownSource(batch: Batch, command: Command<'unknownSource'>): Answer {
   const { image } = batch
   const { source, actor } = command
@@ -166,7 +166,7 @@ export function decideReport(batch: Batch, command: Report): Answer | Refusal {
     !batch.guards.ONLY_COUNTED_REPORTS_DECIDE ||
     (flaws.length === 0 && source.state === 'ENABLED' && present.warm)
 
-  // Not trusted, its word that something has ended is none (a late list may say so of what runs again).
+  // A list that is not trusted ends nothing: it may be late, and the workload may run again.
   const appeared = command.entries
     .filter((entry) => (trusts || entry.state !== TERMINAL) && isNews(image, id, entry))
     .map((entry) => (entry.state === TERMINAL ? unlisted(batch, entry) : entry))
@@ -220,7 +220,7 @@ function listedAs(image: Image, source: string, entry: Entry): Sighting | undefi
   )
 }
 
-/** New, or with another word for whether it has ended. Other words for being alive are not compared. */
+/** New, or changed between alive and ended. Other states mean alive and are not compared. */
 export function isNews(image: Image, source: string, entry: Entry): boolean {
   const known = listedAs(image, source, entry)
   if (known === undefined || known.node !== (entry.node ?? '')) return true
@@ -279,7 +279,7 @@ export function freshnessAfter(
   return {
     ...before,
     sequence,
-    // Not trusted, it ended nothing that it no longer lists; said to be unchanged, the same list never would.
+    // What it no longer lists has not ended yet, if it was not trusted: then the whole list must come again.
     digest: trusts ? digest : '',
     entries,
     // Two complete reports, the second with no more entries than the first: it is not still filling its list.
@@ -314,8 +314,8 @@ export function decideRecheck(batch: Batch, command: Command<'recheck'>): Answer
 }
 
 /**
- * The newest counted head of a source that is enabled and warm, of what its counted list had; null: it only protects. What
- * a partial or late list has added since is no word of that head.
+ * The newest counted head of a source that is enabled and warm, for an entry of its counted list. Null: the entry only
+ * protects; a partial or late list has added it since.
  */
 export function believedHead(
   batch: Pick<Batch, 'image' | 'known' | 'freshness'>,
@@ -411,8 +411,8 @@ function reconcileAddress(
 }
 
 /**
- * Who holds a free address from now on. A node's source speaks for the kinds that it declares: for others, and for
- * infrastructure, nobody does. A source that tells no interface lists the one that Reserve takes by default.
+ * The owner that adopts a free address; null: none. A node's source speaks for the kinds that it declares, and never for
+ * infrastructure. An entry without an interface has the default of Reserve.
  */
 function adoptable({ image, guards }: Batch, { source, owner }: Sighting): Owner | null {
   if (owner === null) return null
@@ -447,14 +447,14 @@ function mayContest(batch: Batch, poolState: PoolState, record: HeldRecord, sigh
   const { node } = source.declaration
   if (node === '' || recovering !== null) return true
   const fresh = freshnessOf(batch, id)
-  // Whatever its process: one that begins epoch after epoch would spoil others' leases for ever.
+  // Of any epoch: a source that begins epoch after epoch would spoil others' leases for ever.
   const hasCounted = fresh?.era === era && fresh.countedTotal >= 2
   if (eraOf(record.token) < era && !hasCounted) return true
   if (isElsewhere(batch, sighting, record) && record.state !== 'RESERVED') return false
   return !quarantineQuotaReached(batch, poolState, { by: id, node: node === record.node ? '' : node })
 }
 
-/** Quarantines it on a source's word. */
+/** Quarantines it because a source lists it. */
 function quarantineListed(
   batch: Batch,
   by: By,

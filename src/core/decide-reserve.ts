@@ -1,11 +1,11 @@
 /**
- * Reserve. In order: may this attachment reserve at all; what it holds already; whom it supersedes; then an address for
+ * Reserve. In order: may this attachment reserve at all; what it holds already; which lives it supersedes; then an address for
  * each claim that is not satisfied yet. A refused Reserve leaves nothing but the quarantine of addresses that its caller sees
  * live: the caller has nothing to clean up.
  */
 import { type Batch, blank, change, presentOf, quarantine, viewOf } from './batch.ts'
 import type { Answer, Claim, Command, LeaseView } from './command.ts'
-import { confirm, renew, wordOf } from './decide-lease.ts'
+import { confirm, renew, reporterOf } from './decide-lease.ts'
 import type { AddressRecord } from './event.ts'
 import {
   type AddressGuard,
@@ -77,7 +77,7 @@ export function decideReserve(batch: Batch, command: Reserve): Answer | Refusal 
   return { leases }
 }
 
-/** What a refused Reserve leaves: the candidates that its caller sees live, which nobody should be offered again. */
+/** What a refused Reserve leaves: candidates that its caller sees live are not offered again. */
 export function quarantineSeen(batch: Batch, command: Reserve, addresses: readonly string[]): void {
   for (const address of addresses) {
     const block = blockAt(batch.image, address)
@@ -157,8 +157,8 @@ function poolsOf(image: Image, claim: Claim, path: string): readonly PoolState[]
 // Supersession.
 
 /**
- * Quarantines what other lives of the same (kind, name, interface) hold: nobody said that they are gone. Which one is newer
- * is decided by what is closed, never by comparing strings: whoever gets here is not closed, and closes what it overtakes.
+ * Quarantines what other lives of the same (kind, name, interface) hold: they may still run. The life that reserves last is the
+ * newer one, because closed attachments are refused; strings are never compared.
  */
 function supersede(batch: Batch, command: Reserve): Refusal | null {
   const { image } = batch
@@ -176,7 +176,7 @@ function supersede(batch: Batch, command: Reserve): Refusal | null {
     const bad = mayTouch(image, actor, record)
     if (bad !== null) return bad
     const why = `superseded by ${describeOwner(owner)}`
-    quarantine(batch, command, 'supersede', record, { ...wordOf(actor), why })
+    quarantine(batch, command, 'supersede', record, { ...reporterOf(actor), why })
   }
   return null
 }
@@ -306,12 +306,12 @@ function liveBlocks(image: Image, { liveAddresses }: Reserve): ReadonlySet<strin
   return new Set(liveAddresses.map((address) => blockAt(image, address)?.address ?? address))
 }
 
-/** Quarantines a candidate that the caller sees in use, unless too many are on that caller's word already. */
+/** Quarantines a candidate that the caller sees in use, unless it has reported too many already. */
 function seenByCaller(batch: Batch, command: Reserve, poolState: PoolState, address: string): void {
-  const word = wordOf(command.actor)
-  if (quarantineQuotaReached(batch, poolState, word)) return
+  const reporter = reporterOf(command.actor)
+  if (quarantineQuotaReached(batch, poolState, reporter)) return
   const why = 'in the liveAddresses of a Reserve'
-  quarantine(batch, command, 'listedForNobody', blank(batch, poolState, address), { ...word, why })
+  quarantine(batch, command, 'listedForNobody', blank(batch, poolState, address), { ...reporter, why })
 }
 
 function reserve(batch: Batch, command: Reserve, poolState: PoolState, address: string): AddressRecord {

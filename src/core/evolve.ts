@@ -5,7 +5,6 @@ import {
   assign,
   blockAt,
   type Image,
-  isClosing,
   isHeld,
   type NetworkState,
   put,
@@ -18,6 +17,7 @@ import {
   sightingsAt,
   sightingsOf,
 } from './image.ts'
+import { isClosing } from './lifecycle.ts'
 import { isListedAs, type Owner, sameAttachment } from './owner.ts'
 import { POLICY } from './policy.ts'
 import { buildPool } from './pool.ts'

@@ -116,7 +116,7 @@ const FREE = [
     },
   },
   {
-    // It goes back at once to its last holder, who said that it is removed.
+    // It goes back at once to its last holder, if that released it.
     name: 'ADDRESS_COOLS',
     refuses: ({ image, now, guards, command: { owner, actor } }, { pool }, address) => {
       const record = image.records.get(address)
@@ -137,8 +137,8 @@ const FREE = [
       const seen = sightingsOf(image, address).find((one) => isLive(one) && !isOfAttachment(one, owner))
       if (seen === undefined) return null
       const { source, appearedSeq } = seen
-      const whose = seen.owner === null ? '' : ` for ${describeOwner(seen.owner)}`
-      const why = `listed live by source ${source}${whose} since event ${appearedSeq}`
+      const owned = seen.owner === null ? '' : ` for ${describeOwner(seen.owner)}`
+      const why = `listed live by source ${source}${owned} since event ${appearedSeq}`
       return quarantined(address, pool.name, why, { seenBy: source, sinceSeq: String(appearedSeq) })
     },
   },
@@ -202,7 +202,7 @@ const LISTS = {
 const CONDITIONS = {
   NEW_ERA_RECOVERS: true,
   NODE_HAS_A_LIMIT: true,
-  ONE_WORD_FILLS_NO_POOL: true,
+  ONE_REPORTER_FILLS_NO_POOL: true,
   ONE_NODE_TOUCHES_ITS_OWN: true,
   VERSION_IS_JUDGED_AGAIN: true,
   REQUEST_IS_REMEMBERED: true,
@@ -271,15 +271,15 @@ function isOfAttachment(sighting: Sighting, owner: Owner): boolean {
 }
 
 /**
- * The word of a caller or source has quarantined as many addresses as it may (opnsense#10285: one client drained a /24), or
- * its node holds as many of the pool as it may.
+ * A caller or source has quarantined as many addresses as it may (opnsense#10285: one client drained a /24), or its node holds
+ * as many of the pool as it may.
  */
 export function quarantineQuotaReached(
   under: Under,
   poolState: PoolState,
   { by, node }: Pick<Quarantine, 'by' | 'node'>,
 ): boolean {
-  if (!under.guards.ONE_WORD_FILLS_NO_POOL) return false
+  if (!under.guards.ONE_REPORTER_FILLS_NO_POOL) return false
   const quarantines = under.image.quarantinedBy.get(by) ?? 0
   return quarantines >= POLICY.quarantinesPerCaller || isNodeFull(under, poolState, node)
 }
@@ -312,7 +312,7 @@ export function unplacedOf(image: Image, actor: Actor, owner: Owner): Refusal | 
   return found === undefined ? null : mayTouch(image, actor, found)
 }
 
-/** An agent acts on leases of its own node only: moving a workload is the orchestrator's word. */
+/** An agent acts on leases of its own node only: the orchestrator moves workloads. */
 export function mayTouch(image: Image, { node }: Actor, record: AddressRecord): Refusal | null {
   if (node === null || record.node === node) return null
   if (!isHeld(record)) return leaseLost(image, record, '')
@@ -355,7 +355,7 @@ export function nodeLimit({ pool: { name, nodeLimit: limit }, heldOn }: PoolStat
   return refusal('NODE_LIMIT', message, { pool: name, node, limit: String(limit) })
 }
 
-/** A STRICT pool hands out only while every source that covers the asking node has said lately what is live. */
+/** A STRICT pool hands out only while every source that covers the caller's node has reported completely. */
 function staleness({ image, now, freshness, command: { node } }: Asking, pool: string): Refusal | null {
   const covering = [...image.sources.values()].filter(
     ({ state, declaration }) => state === 'ENABLED' && (node === '' || coversNode(declaration, node)),

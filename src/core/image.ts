@@ -13,16 +13,10 @@
  * Size: about 0.7 KB an address that was ever touched.
  */
 import { blockSize, formatValue, type IpAddress, isMalformed, parseAddress } from './address.ts'
-import type {
-  AddressRecord,
-  EventOf,
-  HoldCause,
-  NetworkSettings,
-  Quarantine,
-  SourceDeclaration,
-} from './event.ts'
+import type { AddressRecord, EventOf, HoldCause, NetworkSettings, SourceDeclaration } from './event.ts'
 import { type LeaseState, TERMINAL } from './event.ts'
 import { createHeap } from './heap.ts'
+import { countsForReporter, isClosing } from './lifecycle.ts'
 import { attachmentKey, type Owner, SEPARATOR, sameAttachment } from './owner.ts'
 import { POLICY } from './policy.ts'
 import { blockOf, type Pool } from './pool.ts'
@@ -74,13 +68,13 @@ export type SourceState = {
 }
 
 /**
- * What a source lists at an address. Kept when it vanished: for as long as the lease that it was listed for is held, and where
- * nobody holds the address until it has rested and any source reports.
+ * What a source lists at an address. Kept when it vanished: while the lease that it was listed for is held; at a free address until
+ * it has rested and any source reports.
  */
 export type Sighting = {
   readonly source: string
   readonly address: string
-  /** Null: whose it is is not known. */
+  /** Null: the owner is not known. */
   readonly owner: Owner | null
   readonly node: string
   readonly state: string
@@ -91,7 +85,7 @@ export type Sighting = {
   readonly vanishedSeq: number | null
   readonly terminalSeq: number | null
   readonly terminalAt: number | null
-  /** Of one that is live no more where nobody holds the address: nobody else than its owner gets the address before. */
+  /** Of one that is live no more at a free address: only its owner gets the address before. */
   readonly restsUntil: number | null
 }
 
@@ -117,7 +111,7 @@ export function newImage(name: string, mostTouched = Number.POSITIVE_INFINITY) {
     held: createIndex<HeldRecord>(),
     /** FREE, by the last owner's name. */
     freeByName: createIndex<AddressRecord>(),
-    /** Addresses in quarantine by who put them there, where the word of one caller or source sufficed. */
+    /** Addresses that one caller or source has put into quarantine. */
     quarantinedBy: new Map<string, number>(),
     pools: new Map<number, PoolState>(),
     /** By first address, v4 before v6. */
@@ -208,7 +202,7 @@ export function put(image: Image, address: string, record: AddressRecord | undef
 
 /** Puts a record into the indexes and counts, or takes it out of them. */
 function index(image: Image, poolState: PoolState | null, record: AddressRecord, change: 1 | -1): void {
-  const { token, owner, quarantine, state } = record
+  const { token, owner, quarantine } = record
   if (change === 1) image.byToken.set(token, record)
   else if (image.byToken.get(token) === record) image.byToken.delete(token)
   const how = change === 1 ? 'add' : 'delete'
@@ -217,15 +211,10 @@ function index(image: Image, poolState: PoolState | null, record: AddressRecord,
     image.held[how](owner.name, record)
   } else if (owner !== null) image.freeByName[how](owner.name, record)
   if (poolState !== null) count(poolState, record, change)
-  if (state === 'QUARANTINED' && isOnOneWord(quarantine!)) add(image.quarantinedBy, quarantine!.by, change)
+  if (countsForReporter(record)) add(image.quarantinedBy, quarantine!.by, change)
 }
 
-function isOnOneWord({ reason, node }: Quarantine): boolean {
-  if (reason === 'CONFLICT') return node !== ''
-  return reason === 'FOREIGN' || reason === 'RELEASED_BUT_LIVE' || reason === 'IN_USE'
-}
-
-/** By state, and against the limits of the node that holds it and of the node on whose word it is quarantined. */
+/** By state, and against the limits of the node that holds it and of the node that reported it. */
 function count(
   { counts, heldOn }: PoolState,
   { state, node, quarantine }: AddressRecord,
@@ -234,8 +223,8 @@ function count(
   counts[state] += change
   if (state === 'FREE') return
   if (node !== '') add(heldOn, node, change)
-  const word = state === 'QUARANTINED' ? quarantine!.node : ''
-  if (word !== '' && word !== node) add(heldOn, word, change)
+  const reporter = state === 'QUARANTINED' ? quarantine!.node : ''
+  if (reporter !== '' && reporter !== node) add(heldOn, reporter, change)
 }
 
 function add(counts: Map<string, number>, key: string, change: number): void {
@@ -270,7 +259,7 @@ export function poolNamed(image: Image, name: string): PoolState | undefined {
   return image.poolsInOrder.find(({ pool }) => pool.name === name)
 }
 
-// Who holds what.
+// Holders.
 
 export type HeldRecord = AddressRecord & { readonly state: LeaseState }
 
@@ -337,12 +326,6 @@ export function isClosed(image: Image, owner: Owner, node: string, now: number):
   )
 }
 
-/** Quarantined by its owner's own doing: superseded, or released otherwise than with a confirmed removal. */
-export function isClosing({ state, quarantine }: AddressRecord): boolean {
-  if (state !== 'QUARANTINED') return false
-  return ['SUPERSEDED', 'REMOVAL_UNCONFIRMED', 'IN_USE'].includes(quarantine!.reason)
-}
-
 // Sources.
 
 export function putSource(image: Image, id: string, source: SourceState | undefined): void {
@@ -394,7 +377,7 @@ function emptyPool(pool: Pool) {
     cursor: 0n,
     /** Touched addresses, by state. */
     counts: { FREE: 0, RESERVED: 0, ACTIVE: 0, QUARANTINED: 0 },
-    /** Leases placed on a node, and those in quarantine on the word of its callers and sources. */
+    /** Leases placed on a node, and those that its callers and sources have quarantined. */
     heldOn: new Map<string, number>(),
   }
 }
@@ -413,7 +396,7 @@ export function* recordsIn(image: Image, pool: Pool): Generator<AddressRecord> {
   }
 }
 
-/** Puts an address where candidates come from, if it is free and nobody lists it. */
+/** Puts an address where candidates come from, if it is free and not listed. */
 export function pushFree(image: Image, poolState: PoolState, address: string): void {
   const record = image.records.get(address)
   if (isHeld(record) || isListed(image, address)) return

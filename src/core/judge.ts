@@ -3,7 +3,7 @@
  *
  * Everything that is in doubt is alive: silence, an error, a source that is not enabled or not warm, no witness at all.
  * Each rule is a value in a list and says why the lease is kept; a lease that no rule keeps is reaped. Where only answers
- * are lacking, the witnesses are to be asked.
+ * are missing, the witnesses are to be asked.
  */
 import {
   type Coverage,
@@ -52,13 +52,13 @@ type Witness = {
   readonly enabledAt: number | null
   /** It has reported in this epoch and era, with its warm-up behind it. */
   readonly isWarm: boolean
-  /** It covers the lease, or has listed its owner where it is placed: of whom it never saw it proves nothing. */
+  /** It covers the lease, or has listed its owner where it is placed. */
   readonly couldSee: boolean
   /** Number of the log after which it must miss the lease. */
   readonly since: number
   /** Counted reports without anyone there, oldest first. */
   readonly missed: readonly Counted[]
-  /** Whom it can be asked for: of kinds that it sees, or listed there by itself. */
+  /** Owners that it can be asked for: of kinds that it sees, or listed there by itself. */
   readonly parties: readonly Owner[]
 }
 
@@ -82,7 +82,7 @@ export type JudgeRule = {
 
 const because = (code: string, source: string, text: string): Reason => ({ code, source, text })
 
-/** The rules, in the order in which their reasons are told. */
+/** The rules, in the order of their reasons. */
 export const JUDGE_RULES = [
   {
     name: 'OPERATOR_AND_INFRASTRUCTURE_STAY',
@@ -98,8 +98,8 @@ export const JUDGE_RULES = [
     name: 'DOUBT_IS_LIFE',
     *keeps({ sightings, witnesses }) {
       for (const { source, owner } of sightings.filter(isLive)) {
-        const whom = owner === null ? 'somebody' : describeOwner(owner)
-        yield because('LISTED_LIVE', source, `${source} lists ${whom} there`)
+        const listed = owner === null ? 'somebody' : describeOwner(owner)
+        yield because('LISTED_LIVE', source, `${source} lists ${listed} there`)
       }
       if (!witnesses.some(({ couldSee }) => couldSee))
         yield because('NO_WITNESS', '', 'no enabled source could have seen it')
@@ -123,7 +123,7 @@ export const JUDGE_RULES = [
       )
       if (judgedAt <= young)
         yield because('TOO_YOUNG', '', `it counts as alive for at least another ${seconds(young - judgedAt)}`)
-      // What was missed or asked before then says nothing of what may have started since: silence is life.
+      // What was missed or asked before then says nothing of what may have started since.
       else
         for (const { id, missed, parties } of witnesses) {
           if (missed.length > 0 && missed.at(-1)!.at <= young)
@@ -168,11 +168,11 @@ export function confirmableUntil(
   return confirmBy + Math.max(confirmGraceMs, (confirmBy - reservedAt) * POLICY.confirmGraceShare)
 }
 
-function isParty(party: Owner, said: Pick<Owner, 'kind' | 'uid'> | null): boolean {
-  return said?.kind === party.kind && said.uid === party.uid
+function isParty(party: Owner, seen: Pick<Owner, 'kind' | 'uid'> | null): boolean {
+  return seen?.kind === party.kind && seen.uid === party.uid
 }
 
-/** Everybody known who may be there: the owner, and whom sources saw since the lease was made. */
+/** All that may be there: the owner, and owners that sources saw since the lease was made. */
 function partiesOf(record: HeldRecord, sightings: readonly Sighting[]): readonly Owner[] {
   const parties = new Map<string, Owner>()
   for (const owner of [record.owner, ...sightings.map((sighting) => sighting.owner)])

@@ -10,7 +10,7 @@ import {
   type QuarantineReason,
 } from './event.ts'
 
-/** The state of an address in one word: of a quarantine, its reason. */
+/** The state of an address; of a quarantine, its reason. */
 export type Condition = 'FREE' | 'RESERVED' | 'ACTIVE' | QuarantineReason
 
 type To = 'RESERVED' | 'ACTIVE' | 'RELEASED' | 'REAPED' | null
@@ -81,8 +81,24 @@ export type Doubt = {
 
 /** Whether a finding changes an address that is as its last event made it; undefined: it has none. */
 export function mayFollow(finding: Finding, record: AddressRecord | undefined): boolean {
-  const { state = 'FREE', quarantine = null } = record ?? {}
-  return LIFECYCLE[finding].from.includes(state === 'QUARANTINED' ? quarantine!.reason : state)
+  return LIFECYCLE[finding].from.includes(conditionOf(record))
+}
+
+export function conditionOf(record: AddressRecord | undefined): Condition {
+  if (record?.state === 'QUARANTINED') return record.quarantine!.reason
+  return record?.state ?? 'FREE'
+}
+
+/** Quarantined by its owner's own doing, which closes the attachment: Reserve and Confirm that it overtook are refused. */
+export function isClosing(record: AddressRecord): boolean {
+  return ['SUPERSEDED', 'REMOVAL_UNCONFIRMED', 'IN_USE'].includes(conditionOf(record))
+}
+
+/** Quarantined because one caller or source says so: there is a limit to how many. */
+export function countsForReporter(record: AddressRecord): boolean {
+  const condition = conditionOf(record)
+  if (condition === 'CONFLICT') return record.quarantine!.node !== ''
+  return ['FOREIGN', 'RELEASED_BUT_LIVE', 'IN_USE'].includes(condition)
 }
 
 export function stateAfter({ to }: Row, before: AddressRecord['state']): AddressRecord['state'] {
@@ -101,7 +117,7 @@ export const LEGAL_CHANGES: ReadonlySet<string> = new Set(
   ),
 )
 
-/** What ends a quarantine, beside an operator's word. */
+/** What ends a quarantine, beside an operator. */
 export function exitsOf(reason: QuarantineReason, ownerKind: string | null): readonly string[] {
   const { release, proveAbsent } = LIFECYCLE
   // Rule OPERATOR_AND_INFRASTRUCTURE_STAY.

@@ -6,7 +6,7 @@ export const POLICY = {
   ownerLimit: 4,
   /** Candidates one Reserve may skip because its caller sees them live. */
   skips: 32,
-  /** Addresses in quarantine on one caller's word; beyond that they are only skipped (opnsense#10285). */
+  /** Addresses that one caller may quarantine; beyond that they are only skipped (opnsense#10285). */
   quarantinesPerCaller: 64,
   /** How long a closed attachment refuses late Reserves and Confirms. */
   retryHorizonMs: 120_000,
@@ -19,7 +19,7 @@ export const POLICY = {
   /** Touched addresses of a pool before rested ones are handed out again. */
   touchFirst: 65_536,
 
-  /** Between two reports of agents, and of sources that are asked, unless a source declares its own. */
+  /** Between two reports of agents, and of sources that are polled, unless a source declares its own. */
   agentIntervalMs: 30_000,
   pulledIntervalMs: 60_000,
   /** A report counts if it was begun at least this share of an interval after the last counted one. */

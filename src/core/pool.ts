@@ -46,7 +46,7 @@ export type PoolSettings = {
   readonly confirmWithinMs: number | null
   readonly liveness: Liveness
   readonly ownerLimit: number
-  /** Addresses that a node may hold, and have quarantined on its word; absent: any number. */
+  /** Addresses that a node may hold, and its callers and sources quarantine; absent: any number. */
   readonly nodeLimit?: number
   readonly isDefault: boolean
   readonly draining: boolean
@@ -174,7 +174,7 @@ function parseReapPolicy(given: Partial<ReapPolicy>): Partial<ReapPolicy> | Refu
   }
   const { minimumAgeMs, unwitnessedAgeMs } = policyOf(set)
   if (unwitnessedAgeMs >= minimumAgeMs) return set
-  // What nobody has seen is kept at least as long as what somebody missed.
+  // What was never listed is kept at least as long as what was missed.
   const why = `is ${unwitnessedAgeMs / 1_000} s and must not be less than minimumAge, ${minimumAgeMs / 1_000} s`
   return invalid('reapPolicy.unwitnessedAge', why)
 }

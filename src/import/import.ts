@@ -4,7 +4,7 @@
  */
 import { allLeases } from '../client/all-leases.ts'
 import type { IpledgerClient } from '../client/client.ts'
-import { addressMeant, formatAddress } from '../core/address.ts'
+import { formatAddress, parseLenientAddress } from '../core/address.ts'
 import { sameAttachment } from '../core/owner.ts'
 import { type Lease, LeaseStateSchema } from '../gen/ipledger/v1/types_pb.ts'
 import type { LeftOut, Row } from './rows.ts'
@@ -42,12 +42,12 @@ export async function importRows(
       findings.push(row)
       continue
     }
-    const meant = addressMeant(row.address)
-    if (meant === null) {
+    const parsed = parseLenientAddress(row.address)
+    if (parsed === null) {
       found('unreadable', `"${row.address}" is no address`)
       continue
     }
-    const address = formatAddress(meant)
+    const address = formatAddress(parsed)
     const before = first.get(address)
     const lease = held.get(address)
     first.set(address, row.where)

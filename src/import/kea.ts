@@ -4,7 +4,7 @@
  */
 import { isUtf8 } from 'node:buffer'
 import { z } from 'zod'
-import { addressMeant, formatAddress } from '../core/address.ts'
+import { formatAddress, parseLenientAddress } from '../core/address.ts'
 import { type Cells, csvLines, quoted, textOf } from './file.ts'
 import { faultOf, type LeftOut, type Read, type Row } from './rows.ts'
 
@@ -148,9 +148,9 @@ function answeredLeases(path: string, now: number): Read {
 
 function rowOf(where: string, lease: KeaLease, now: number): Row | LeftOut {
   const { state, lifetime, ends, hardware, client, duid, iaid, hostname, isPrefix } = lease
-  const meant = addressMeant(lease.address)
-  if (meant === null) return leftOut(where, '', 'unreadable', `"${lease.address}" is no address`)
-  const address = formatAddress(meant)
+  const parsed = parseLenientAddress(lease.address)
+  if (parsed === null) return leftOut(where, '', 'unreadable', `"${lease.address}" is no address`)
+  const address = formatAddress(parsed)
   // Of a lease that Kea removes it writes the state that it had.
   if (state === '3' || lifetime === 0) return leftOut(where, address, 'ended', 'it was released')
   if (state === '1')

@@ -674,7 +674,7 @@ export const TRUTH: readonly Row[] = [
   },
   {
     name: "6: one caller's word quarantines so many addresses and no more",
-    rule: 'ONE_WORD_FILLS_NO_POOL',
+    rule: 'ONE_REPORTER_FILLS_NO_POOL',
     given: [
       network,
       pool('10.0.0.0/24'),

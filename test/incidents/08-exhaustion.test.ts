@@ -208,7 +208,7 @@ incident(
 
 incident(
   '8.8 quarantine-as-denial-of-service: one caller that sees everything in use drains no pool',
-  ['ONE_WORD_FILLS_NO_POOL'],
+  ['ONE_REPORTER_FILLS_NO_POOL'],
   async (scene) => {
     const { network, call, reality } = scene
     await scene.pool('10.88.0.0/20')
@@ -277,7 +277,7 @@ incident(
 
 incident(
   '8.8 quarantine-as-denial-of-service: a source that cries wolf is capped, and beyond the cap nothing it sees is handed out',
-  ['ONE_WORD_FILLS_NO_POOL'],
+  ['ONE_REPORTER_FILLS_NO_POOL'],
   async (scene) => {
     const { call, network } = scene
     await scene.pool('10.90.0.0/24')

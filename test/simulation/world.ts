@@ -96,7 +96,7 @@ export const FAULTS_FOR: Partial<Record<Rule, readonly Fault[]>> = {
   EVERY_WITNESS_MISSES: ['nodesReboot', 'lookUpsLie'],
   CONTESTED_IS_KEPT: ['strangersAppear', 'strangersHide'],
   WARNED_COMMIT_IS_UNKNOWN: ['commitsAreWarned', 'failoverLosesTheUnconfirmed'],
-  ONE_WORD_FILLS_NO_POOL: ['callersSeeGhosts'],
+  ONE_REPORTER_FILLS_NO_POOL: ['callersSeeGhosts'],
 }
 
 /** A small pool whose leases are all promised. */
