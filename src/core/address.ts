@@ -73,7 +73,6 @@ export function parseCidr(text: string): Cidr | Malformed {
   return refuse(text, `has bits set behind its prefix length; write ${formatCidr(cidr)} for the network`)
 }
 
-/** What an exclusion may be: an address, a network, or `first-last` (both included, one family). */
 export function parseRange(text: string): IpRange | Malformed {
   const ends = text.split('-')
   if (ends.length === 1 && text.includes('/')) return parseCidr(text)
@@ -101,19 +100,13 @@ export function formatValue(family: Family, value: bigint): string {
   return family === 4 ? formatV4(value) : formatV6(value)
 }
 
-/** How many addresses a block of this prefix length has. */
 export function blockSize(family: Family, prefixLength: number): bigint {
-  return 1n << hostBits(family, prefixLength)
+  return 1n << BigInt(maxPrefix(family) - prefixLength)
 }
 
-/** First address of the block of this prefix length that contains `value`. */
 export function blockBase(family: Family, value: bigint, prefixLength: number): bigint {
-  const bits = hostBits(family, prefixLength)
+  const bits = BigInt(maxPrefix(family) - prefixLength)
   return (value >> bits) << bits
-}
-
-function hostBits(family: Family, prefixLength: number): bigint {
-  return BigInt(maxPrefix(family) - prefixLength)
 }
 
 function isMapped({ family, value }: IpAddress): boolean {
@@ -130,13 +123,13 @@ function whyNot(text: string): string {
   return `is not an IP address; write one such as ${EXAMPLE}, without zone id, prefix length or leading zeros`
 }
 
-function readAddress(text: string): IpAddress | null {
+/** Also what `parseAddress` refuses: an IPv4-mapped address. Null: it is none. */
+export function readAddress(text: string): IpAddress | null {
   if (text.length > MAX_TEXT) return null
   if (isIPv4(text)) return { family: 4, value: BigInt(readV4(text)) }
   return isIPv6(text) && !text.includes('%') ? { family: 6, value: readV6(text) } : null
 }
 
-/** Of a text that is a dotted quad. */
 function readV4(text: string): number {
   let value = 0
   let octet = 0

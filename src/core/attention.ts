@@ -23,7 +23,6 @@ import { describeOwner, isListedAs, RESERVE_KIND } from './owner.ts'
 import { eraOf, POLICY } from './policy.ts'
 import { isSingle } from './pool.ts'
 
-/** What is judged. */
 export type Present = {
   readonly image: Image
   readonly now: number
@@ -54,7 +53,6 @@ export type Suspension = {
   readonly retryAfterMs: number | null
 }
 
-/** What suspends a use in a network now. */
 export function suspensionsOf(image: Image, now: number, use: Use): readonly Suspension[] {
   const { recovering, holds } = image.network!
   const found: Suspension[] = []
@@ -180,7 +178,6 @@ export function sourceStatus(
   return isLate(now, fresh.completeAt ?? 0, declaration) ? 'PARTIAL' : 'GOOD'
 }
 
-/** Longer ago than two intervals. */
 export function isLate(now: number, at: number, { intervalMs }: SourceDeclaration): boolean {
   return now - at > POLICY.freshIntervals * intervalMs
 }
@@ -193,7 +190,6 @@ export function isLate(now: number, at: number, { intervalMs }: SourceDeclaratio
  */
 export type Coverage = (record: HeldRecord) => readonly SourceState[]
 
-/** Worked out once for many leases. */
 export function coverageOf(image: Image): Coverage {
   const enabled = [...image.sources.values()].filter(({ state }) => state === 'ENABLED')
   const byNode = Map.groupBy(enabled, ({ declaration }) => declaration.node)
@@ -249,7 +245,6 @@ function couldSee({ declaration }: SourceState, { node, owner }: HeldRecord, lis
   return owner === null || (listed.owner !== null && isListedAs(owner, listed.owner))
 }
 
-/** Its source sees one node, and the lease is not placed there. */
 export function isOfAnotherNode(image: Image, { source }: Sighting, { node }: AddressRecord): boolean {
   const seen = image.sources.get(source)!.declaration.node
   return seen !== '' && seen !== node
@@ -295,7 +290,6 @@ export type Attention = {
 /** What neither the image nor reports say. */
 export type Findings = {
   readonly lookUps: readonly LookUp[]
-  /** Of verification, the oldest first. */
   readonly differences: readonly { readonly message: string; readonly foundAt: number }[]
 }
 
@@ -304,7 +298,6 @@ function item(code: AttentionCode, since: number, detail: string, about: Partial
   return { source: '', address: '', leaseId: '', count: 1, limit: 0, text, ...about, code, since }
 }
 
-/** Of the network and its sources. */
 export function* attentionOf(present: Present & Findings): Generator<Attention> {
   const { image, now, freshness, lookUps, differences } = present
   const { era, unknownSources } = image.network!
@@ -384,7 +377,6 @@ export class AttentionList {
   readonly #page
   #items = new Map<string, Attention>()
 
-  /** `size` of those after a position. */
   constructor(page: { readonly isEach?: boolean; readonly after?: string; readonly size?: number } = {}) {
     this.#page = { isEach: false, after: '', size: Infinity, ...page }
   }

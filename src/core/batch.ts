@@ -10,7 +10,7 @@ import { leaseId } from './event.ts'
 import { evolve } from './evolve.ts'
 import type { Guards } from './guards.ts'
 import { assign, type Image, type PoolState } from './image.ts'
-import { conditionOf, type Doubt, type Finding, LIFECYCLE, mayFollow, stateAfter } from './lifecycle.ts'
+import { conditionOf, type Doubt, type Finding, LIFECYCLE, mayFollow } from './lifecycle.ts'
 import { NO_OPTIONS } from './pool.ts'
 
 export type Batch = {
@@ -26,7 +26,6 @@ export type Batch = {
   readonly guards: Guards
 }
 
-/** The caller of an event, and its cause. */
 export type By = Pick<Command, 'actor' | 'cause' | 'requestId' | 'traceId'>
 
 type Body<E> = E extends LedgerEvent ? Omit<E, keyof EventHeader> : never
@@ -55,12 +54,11 @@ export function change(
   const last = image.records.get(before.address)
   if (!mayFollow(finding, last))
     throw new Error(`${finding}: no row for ${before.address}, which is ${conditionOf(last)}`)
-  const record = { ...before, state: stateAfter(row, before.state), ...fields, seq: image.head + 1, at: now }
+  const record = { ...before, state: row.state ?? before.state, ...fields, seq: image.head + 1, at: now }
   emit(batch, by, { type: row.event, record, previous: last?.seq ?? 0, details })
   return record
 }
 
-/** Keeps an address. */
 export function quarantine(
   batch: Batch,
   by: By,
@@ -90,7 +88,6 @@ export function freshnessOf(
   return batch.freshness.get(source) ?? batch.known.freshness.get(source) ?? undefined
 }
 
-/** For judgements of the present. */
 export function presentOf(batch: Batch): Present & Pick<Batch, 'guards'> {
   const { image, now, guards } = batch
   return { image, now, guards, freshness: (source) => freshnessOf(batch, source) }

@@ -45,10 +45,8 @@ export type LeaseReference =
   | { readonly token: number; readonly owner: Owner | null }
   | { readonly token: null; readonly owner: Owner }
 
-/** A lease at the version that was looked at. */
 type Judged = { readonly token: number; readonly version: number }
 
-/** What is changed in a pool: only what is present. */
 export type PoolChange = Partial<Omit<PoolSettings, 'prefixLength' | 'reapPolicy'>> & {
   readonly reapPolicy?: Partial<ReapPolicy>
 }
@@ -59,7 +57,6 @@ type Bodies = {
     readonly node: string
     readonly labels: Labels
     readonly claims: readonly Claim[]
-    /** Canonical addresses that the caller sees in use. */
     readonly liveAddresses: readonly string[]
     readonly confirmWithinMs: number | null
     readonly confirmed: boolean
@@ -85,7 +82,6 @@ type Bodies = {
   readonly reapNode: { readonly node: string; readonly head: number; readonly why: string }
   readonly updateLabels: { readonly token: number; readonly version: number | null; readonly labels: Labels }
 
-  /** A job's finding that a promise was broken. */
   readonly expire: Judged
   /** The judge's finding that nothing uses the lease; it is judged again in full. */
   readonly reapProven: Judged
@@ -115,7 +111,6 @@ type Bodies = {
     /** CLOCK: how far the clock was stepped forward. */
     readonly stepMs?: number
   }
-  /** Null: all of them. */
   readonly resumeHold: { readonly hold: HoldCause | null; readonly why: string }
   readonly createPool: { readonly pool: PoolInput }
   readonly updatePool: { readonly name: string; readonly version: number | null; readonly change: PoolChange }
@@ -190,11 +185,9 @@ export type LookUp = {
   readonly source: string
   readonly address: string
   readonly owner: { readonly kind: string; readonly name: string; readonly uid: string }
-  /** `wanted`: not answered yet. */
   readonly answer: 'wanted' | 'live' | 'terminal' | 'gone' | 'unknown' | 'error'
   readonly terminalSince: number | null
   readonly detail: string
-  /** Head of the log at the question. */
   readonly head: number
   readonly askedAt: number
   readonly attempts: number
@@ -219,17 +212,12 @@ export type Remembered = {
 
 /** It has an entry for each key of the prefetch. */
 export type Known = {
-  /** Life of the database. */
   readonly identity: string
-  /** By the key of their name. */
   readonly requests: ReadonlyMap<string, Remembered>
   /** What a lease was last, before its address went on to another. Null: no lease of this token has ended. */
   readonly endedByToken: ReadonlyMap<number, AddressRecord | null>
-  /** By attachment key. */
   readonly endedByOwner: ReadonlyMap<string, readonly AddressRecord[]>
-  /** Null: the source has not reported. */
   readonly freshness: ReadonlyMap<string, Freshness | null>
-  /** By address. */
   readonly lookUps: ReadonlyMap<string, readonly LookUp[]>
 }
 
@@ -241,7 +229,6 @@ export type LeaseView = Omit<AddressRecord, 'state' | 'seq' | 'token' | 'at' | '
     readonly leaseId: string
     readonly network: string
     readonly pool: string
-    /** RELEASED and REAPED: it has ended. */
     readonly state: LeaseState | 'RELEASED' | 'REAPED'
     readonly version: number
     readonly fencingToken: number
@@ -275,6 +262,5 @@ export type Answer = {
   readonly unlisted?: number
   readonly report?: Taken
   readonly items?: readonly Answer[]
-  /** Of a dry run. */
   readonly outcomes?: readonly (Answer | Refusal)[]
 }

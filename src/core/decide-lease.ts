@@ -34,7 +34,6 @@ import { confirmableUntil, entryOf } from './judge.ts'
 import { type Finding, mayFollow } from './lifecycle.ts'
 import { attachmentKey, describeOwner, isListedAs, RESERVE_KIND, sameAttachment } from './owner.ts'
 import { POLICY, reapPolicy } from './policy.ts'
-import type { Pool } from './pool.ts'
 import { contains } from './ranges.ts'
 import { atVersion, beyondHead, invalid, type Refusal, refusal, unknownLease } from './refusal.ts'
 
@@ -75,7 +74,7 @@ export function confirm(batch: Batch, by: By, record: HeldRecord, details: Detai
  * this writes nothing: the age protects it.
  */
 export function renew(batch: Batch, by: By, record: HeldRecord): AddressRecord {
-  const { minimumAgeMs } = reapPolicy(poolOf(batch.image, record).reapPolicy)
+  const { minimumAgeMs } = reapPolicy(batch.image.pools.get(record.poolId)!.pool.reapPolicy)
   const isYoung = batch.now - record.at < Math.min(POLICY.renewAfterMs, minimumAgeMs / 2)
   if (isYoung || record.confirmBy !== null) return record
   if (!batch.guards.PROMISE_RENEWS_THE_AGE) return record
@@ -111,7 +110,7 @@ function release(batch: Batch, command: Command<'release'>, record: HeldRecord):
     const why = 'removal was not confirmed'
     return quarantine(batch, command, 'releaseUnconfirmed', record, { ...reporter, why })
   }
-  const poolState = poolStateOf(batch.image, record)
+  const poolState = batch.image.pools.get(record.poolId)!
   const inUse = { ...reporter, why: 'another host answers for the address' }
   if (quarantineQuotaReached(batch, poolState, { by: actor.name, node: '' }))
     return quarantine(batch, command, 'inUse', record, inUse)
@@ -120,7 +119,6 @@ function release(batch: Batch, command: Command<'release'>, record: HeldRecord):
   return released
 }
 
-/** A caller that reports what is quarantined, and its node. */
 export function reporterOf({ name, node }: Actor): Pick<Quarantine, 'by' | 'node'> {
   return { by: name, node: node ?? '' }
 }
@@ -149,7 +147,7 @@ export function end(
   other = seenBeside(batch, record),
 ): AddressRecord {
   const { image, now } = batch
-  const poolState = poolStateOf(image, record)
+  const poolState = image.pools.get(record.poolId)!
   const ended = finding === 'release' ? 'RELEASED' : 'REAPED'
   const fields = { ended, confirmBy: null, availableAt: now + restsMs(image, poolState) } as const
   if (other === null) return change(batch, by, finding, record, fields, details)
@@ -168,7 +166,7 @@ export function end(
 function seenBeside(batch: Batch, record: HeldRecord, gone: string | null = null): Sighting | null {
   const { image, guards } = batch
   const { owner, address, token } = record
-  const poolState = poolStateOf(image, record)
+  const poolState = image.pools.get(record.poolId)!
   const mayKeep = ({ source }: Sighting) => {
     const { node } = image.sources.get(source)!.declaration
     return node !== gone && !quarantineQuotaReached(batch, poolState, { by: source, node })
@@ -263,7 +261,6 @@ export function decideReapNode(batch: Batch, command: Command<'reapNode'>): Answ
   return { leases: ended.map((record) => viewOf(image, record)) }
 }
 
-/** A node whose source has reported within two intervals is not gone. */
 function reportingFrom(batch: Batch, node: string): Refusal | null {
   const { image, now, guards } = batch
   if (!guards.NODE_THAT_REPORTS_STAYS) return null
@@ -277,7 +274,6 @@ function reportingFrom(batch: Batch, node: string): Refusal | null {
   return null
 }
 
-/** Ends a source's epoch and what it lists. */
 export function closeLists(
   batch: Batch,
   by: By,
@@ -321,10 +317,9 @@ export function expiresAt(
   if (record.state !== 'RESERVED' || record.confirmBy === null) return null
   if (guards.expire.some(({ keeps }) => keeps(image, record as HeldRecord))) return null
   if (!guards.GRACE_AFTER_THE_DEADLINE) return record.confirmBy
-  return confirmableUntil(record, reapPolicy(poolOf(image, record).reapPolicy).confirmGraceMs)
+  return confirmableUntil(record, reapPolicy(image.pools.get(record.poolId)!.pool.reapPolicy).confirmGraceMs)
 }
 
-/** When it expired; null: it has not. */
 export function expiredAt(at: Pick<Batch, 'image' | 'guards' | 'now'>, record: AddressRecord): number | null {
   const due = expiresAt(at, record)
   return due === null || at.now <= due ? null : due
@@ -378,7 +373,6 @@ function byToken({ image, known }: Batch, token: number): AddressRecord | Refusa
   return unknownLease(leaseId(image.name, token), token, image.head)
 }
 
-/** A held lease, at the version that was looked at. */
 function heldAt(
   batch: Batch,
   { actor, token, version }: Command<'reap' | 'expire' | 'reapProven' | 'updateLabels'>,
@@ -402,12 +396,4 @@ export function judged(
 ): HeldRecord | Refusal {
   const record = heldAt(batch, command)
   return 'reason' in record ? record : (suspended(batch, use) ?? record)
-}
-
-function poolStateOf(image: Image, { poolId }: AddressRecord): PoolState {
-  return image.pools.get(poolId)!
-}
-
-function poolOf(image: Image, record: AddressRecord): Pool {
-  return poolStateOf(image, record).pool
 }

@@ -212,7 +212,6 @@ function ahead(batch: Batch, command: Report, source: SourceState): Answer {
   return { leases: [], report: { ...taken, because: ['BEYOND_HEAD'] } }
 }
 
-/** What the source lists there now for this owner. */
 function listedAs(image: Image, source: string, entry: Entry): Sighting | undefined {
   const owner = ownerOf(entry)
   return sightingsAt(image, entry.address).find(
@@ -227,7 +226,6 @@ export function isNews(image: Image, source: string, entry: Entry): boolean {
   return (known.state === TERMINAL) !== (entry.state === TERMINAL)
 }
 
-/** Of an epoch that begins. */
 function newFreshness(
   { image, now }: Batch,
   { source, epoch }: Report,
@@ -257,7 +255,6 @@ export function isSpaced({ declaration }: SourceState, { counted }: Freshness, b
   return last === undefined || begunAt - last.at >= POLICY.countedAfterIntervals * declaration.intervalMs
 }
 
-/** How a source stands after a report. */
 export function freshnessAfter(
   before: Freshness,
   { sequence, head, begunAt, last }: Pick<Report, 'sequence' | 'head' | 'begunAt' | 'last'>,
@@ -454,7 +451,6 @@ function mayContest(batch: Batch, poolState: PoolState, record: HeldRecord, sigh
   return !quarantineQuotaReached(batch, poolState, { by: id, node: node === record.node ? '' : node })
 }
 
-/** Quarantines it because a source lists it. */
 function quarantineListed(
   batch: Batch,
   by: By,
@@ -467,8 +463,6 @@ function quarantineListed(
   const why = `${source} lists ${owner === null ? 'somebody' : describeOwner(owner)} there`
   quarantine(batch, by, finding, record, { by: source, node, why }, evidenceOf(sighting))
 }
-
-// Taking back.
 
 /** The judge again, in full, on what is read under the lock. */
 export function decideReapProven(batch: Batch, command: Command<'reapProven'>): Answer | Refusal {

@@ -38,7 +38,6 @@ import { invalid, type Refusal, refusal } from './refusal.ts'
 
 type Reserve = Command<'reserve'>
 
-/** A claim with its pools, in order of preference. */
 type OpenClaim = Claim & { readonly path: string; readonly poolStates: readonly PoolState[] }
 
 export function decideReserve(batch: Batch, command: Reserve): Answer | Refusal {
@@ -88,13 +87,11 @@ export function quarantineSeen(batch: Batch, command: Reserve, addresses: readon
 
 // Claims.
 
-/** Finds the pools of each claim; without claims, the default pool of each family. */
 function openClaims(image: Image, command: Reserve): readonly OpenClaim[] | Refusal {
   if (command.claims.length === 0) {
-    const poolStates = defaultPools(image)
-    if (poolStates.length === 0) return noDefault(image, 'claims')
+    if (image.defaultPools.length === 0) return noDefault(image, 'claims')
     const claim = { pools: [], address: null, preferPrevious: false }
-    return poolStates.map((poolState, index) => ({
+    return image.defaultPools.map((poolState, index) => ({
       ...claim,
       path: `claims[${index}]`,
       poolStates: [poolState],
@@ -113,16 +110,8 @@ function openClaims(image: Image, command: Reserve): readonly OpenClaim[] | Refu
   return open
 }
 
-/** Of each family the one that says so; else its only pool. */
-function defaultPools(image: Image): readonly PoolState[] {
-  return [4, 6].flatMap((family) => {
-    const poolStates = image.poolsInOrder.filter(({ pool }) => pool.family === family)
-    return poolStates.find(({ pool }) => pool.isDefault) ?? (poolStates.length === 1 ? poolStates : [])
-  })
-}
-
 function noDefault(image: Image, field: string): Refusal {
-  const names = defaultPools(image).map(({ pool }) => pool.name)
+  const names = image.defaultPools.map(({ pool }) => pool.name)
   const why = names.length === 0 ? 'no default pool' : `a default pool of each family (${names.join(', ')})`
   return invalid(field, `required: network ${image.name} has ${why}; name a pool`)
 }
@@ -139,7 +128,7 @@ function poolsOf(image: Image, claim: Claim, path: string): readonly PoolState[]
     found.add(poolState)
   }
   if (claim.address === null) {
-    const poolStates = found.size > 0 ? [...found] : defaultPools(image)
+    const poolStates = found.size > 0 ? [...found] : image.defaultPools
     return claim.pools.length === 0 && poolStates.length !== 1 ? noDefault(image, `${path}.pool`) : poolStates
   }
   const { address } = claim
@@ -153,8 +142,6 @@ function poolsOf(image: Image, claim: Claim, path: string): readonly PoolState[]
   const why = `leases of pool ${name} are /${prefixLength} blocks; did you mean ${block.address}?`
   return invalid(`${path}.address`, why)
 }
-
-// Supersession.
 
 /**
  * Quarantines what other lives of the same (kind, name, interface) hold: they may still run. The life that reserves last is the
@@ -227,7 +214,6 @@ function pick(batch: Batch, asking: Asking, claim: OpenClaim, skipped: string[])
 
 type Refused = { readonly name: string; readonly refusal: Refusal }
 
-/** The first that refuses. */
 function refusedBy(
   guards: readonly AddressGuard[],
   asking: Asking,

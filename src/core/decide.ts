@@ -108,7 +108,6 @@ function decideAll(batch: Batch, { items }: Command<'allOrNothing'>): Answer | R
   return { leases: [], items: answers }
 }
 
-/** `decide` undoes what it made. */
 function decideDryRun(batch: Batch, { items }: Command<'dryRun'>): Answer {
   const outcomes = items.map((item) => {
     const outcome = decide(batch, item)
@@ -130,23 +129,17 @@ function replayed(batch: Batch, command: Command): Outcome | null {
   }
   const { leases, items = [] } = found.answer
   const promises = [...leases, ...items.flatMap((item) => item.leases)]
-  const gone = promises.find(({ state, fencingToken }) => {
-    const record = batch.image.byToken.get(fencingToken)
-    const isPromise = state === 'RESERVED' || state === 'ACTIVE'
-    return isPromise && (!isHeld(record) || record.state === 'QUARANTINED')
-  })
-  if (gone === undefined) {
-    for (const { state, fencingToken } of promises) {
-      const record = batch.image.byToken.get(fencingToken)
-      const isPromise = state === 'RESERVED' || state === 'ACTIVE'
-      if (isPromise && isHeld(record) && isPlacedFor(batch.guards, actor, record))
-        lease.renew(batch, command, record)
-    }
-    return { ok: true, answer: found.answer, replayed: true }
+    .filter(({ state }) => state === 'RESERVED' || state === 'ACTIVE')
+    .map((view) => ({ view, record: batch.image.byToken.get(view.fencingToken) }))
+  const gone = promises.find(({ record }) => !isHeld(record) || record.state === 'QUARANTINED')
+  if (gone !== undefined) {
+    const { leaseId, address } = gone.view
+    const message = `lease ${leaseId}, which request ${requestId} was answered, has ended or is quarantined`
+    return refuse(refusal('LEASE_LOST', message, { leaseId, address }))
   }
-  const { leaseId, address } = gone
-  const message = `lease ${leaseId}, which request ${requestId} was answered, has ended or is quarantined`
-  return refuse(refusal('LEASE_LOST', message, { leaseId, address }))
+  for (const { record } of promises)
+    if (isHeld(record) && isPlacedFor(batch.guards, actor, record)) lease.renew(batch, command, record)
+  return { ok: true, answer: found.answer, replayed: true }
 }
 
 function quarantinedSince({ events }: Batch, from: number): readonly string[] {

@@ -47,7 +47,6 @@ export type AddressRecord = {
   readonly labels: Labels
   readonly reservedAt: number
   readonly confirmedAt: number | null
-  /** Only of RESERVED. */
   readonly confirmBy: number | null
   /** Only of QUARANTINED, and kept when that lease ended. */
   readonly quarantine: Quarantine | null
@@ -64,9 +63,7 @@ export type EventHeader = {
   readonly seq: number
   /** The ledger's clock: the database's, never before the event before it; milliseconds since 1970. */
   readonly at: number
-  /** A token's name, a source, or a job. */
   readonly actor: string
-  /** The RPC's name, or the finding of a job. */
   readonly cause: string
   readonly requestId: string | null
   readonly traceId: string | null
@@ -104,7 +101,7 @@ export type NetworkSettings = { readonly description: string; readonly labels: L
 /** push: it reports. ipledger polls the others. */
 export type SourceKind = 'push' | 'docker' | 'kubernetes' | 'http'
 
-/** What a source declares. Of what it cannot see, its silence says nothing (calico#5044). */
+/** Its silence says nothing of what it does not declare to see (calico#5044). */
 export type SourceDeclaration = {
   readonly id: string
   readonly kind: SourceKind
@@ -131,7 +128,6 @@ export type Entry = {
   /** Absent: not known. */
   readonly interface?: string
   readonly node?: string
-  /** Only `terminal` means anything else than alive. */
   readonly state?: string
   /** Of what is listed live no more: only this attachment gets the address before. */
   readonly restsUntil?: number
@@ -146,7 +142,6 @@ export type LedgerEvent = EventHeader &
         readonly record: AddressRecord
         /** Number of the address's event before this one; 0: this is its first. */
         readonly previous: number
-        /** What it was decided on. */
         readonly details: Details | null
       }
     | {
@@ -160,7 +155,6 @@ export type LedgerEvent = EventHeader &
           readonly era: number
           readonly recovering: boolean
           readonly identity: string
-          /** The last number of the log before it. */
           readonly after: number
           readonly why: string
         }

@@ -248,7 +248,6 @@ export function ownerOf(entry: Entry): Owner | null {
   }
 }
 
-/** The same owner, as this source lists it. */
 export function isSame(sighting: Sighting, source: string, owner: Owner | null): boolean {
   if (sighting.source !== source) return false
   return owner === null || sighting.owner === null

@@ -226,32 +226,24 @@ const CONDITIONS = {
   NODE_ELSEWHERE_KEEPS: true,
 }
 
-export type Guards = Readonly<Record<keyof typeof CONDITIONS, boolean>> & {
-  readonly reserve: readonly ReserveGuard[]
-  readonly pool: readonly PoolGuard[]
-  readonly named: readonly AddressGuard[]
-  readonly previous: readonly AddressGuard[]
-  readonly candidate: readonly AddressGuard[]
-  readonly reap: readonly JudgeRule[]
-  readonly suspect: readonly LeaseGuard[]
-  readonly expire: readonly LeaseGuard[]
-  readonly recovery: readonly RecoveryGuard[]
-}
+export type Guards = Readonly<Record<keyof typeof CONDITIONS, boolean>> &
+  Readonly<Record<'named' | 'previous' | 'candidate', readonly AddressGuard[]>> &
+  Readonly<Record<'suspect' | 'expire', readonly LeaseGuard[]>> & {
+    readonly reserve: readonly ReserveGuard[]
+    readonly pool: readonly PoolGuard[]
+    readonly reap: readonly JudgeRule[]
+    readonly recovery: readonly RecoveryGuard[]
+  }
 
-/** All of them, as in production. */
 export const GUARDS: Guards = { ...LISTS, ...CONDITIONS }
 
 type ListedName = (typeof LISTS)[keyof typeof LISTS][number]['name']
 export type RuleName = keyof typeof CONDITIONS | Extract<ListedName, Uppercase<string>>
 
 /** The rules: each is needed, as test/core and the simulator show. */
-export const RULES = [
-  ...new Set([...Object.keys(CONDITIONS), ...Object.values(LISTS).flatMap((list) => list.map(nameOf))]),
-].filter((name) => name === name.toUpperCase()) as readonly RuleName[]
-
-function nameOf({ name }: Named): string {
-  return name
-}
+const LISTED: readonly Named[] = Object.values(LISTS).flat()
+const NAMES = new Set([...Object.keys(CONDITIONS), ...LISTED.map(({ name }) => name)])
+export const RULES = [...NAMES].filter((name) => name === name.toUpperCase()) as readonly RuleName[]
 
 export function guardsWithout(names: Iterable<RuleName>): Guards {
   const out: ReadonlySet<string> = new Set(names)
@@ -261,8 +253,6 @@ export function guardsWithout(names: Iterable<RuleName>): Guards {
   ])
   return Object.fromEntries(kept)
 }
-
-// What guards look at.
 
 type Under = Pick<Asking, 'image' | 'guards'>
 
@@ -322,7 +312,6 @@ export function mayTouch(image: Image, { node }: Actor, record: AddressRecord): 
 
 // Refusals.
 
-/** Of what is not done while the network recovers or is held. */
 export function suspended(
   { image, now, guards }: Under & { readonly now: number },
   use: Use,

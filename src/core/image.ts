@@ -12,7 +12,7 @@
  *
  * Size: about 0.7 KB an address that was ever touched.
  */
-import { blockSize, formatValue, type IpAddress, isMalformed, parseAddress } from './address.ts'
+import { blockSize, formatValue, type IpAddress, readAddress } from './address.ts'
 import type { AddressRecord, EventOf, HoldCause, NetworkSettings, SourceDeclaration } from './event.ts'
 import { type LeaseState, TERMINAL } from './event.ts'
 import { createHeap } from './heap.ts'
@@ -116,12 +116,13 @@ export function newImage(name: string, mostTouched = Number.POSITIVE_INFINITY) {
     pools: new Map<number, PoolState>(),
     /** By first address, v4 before v6. */
     poolsInOrder: [] as readonly PoolState[],
+    /** Of each family the pool that says so; else its only pool. */
+    defaultPools: [] as readonly PoolState[],
     sources: new Map<string, SourceState>(),
     /** Longest report interval of an enabled source; 0: none is enabled. */
     slowestIntervalMs: 0,
     /** By the address of the lease, which for a block is its first one; outside of pools, by the address itself. */
     sightings: new Map<string, readonly Sighting[]>(),
-    /** What a source lists now. */
     listedBy: new Map<string, Set<Sighting>>(),
     /** What is listed no more and rests, and what did; the first to have rested first. */
     resting: createHeap<Sighting>((a, b) => a.restsUntil! < b.restsUntil!),
@@ -200,9 +201,8 @@ export function put(image: Image, address: string, record: AddressRecord | undef
   image.journal?.push(() => put(image, address, before))
 }
 
-/** Puts a record into the indexes and counts, or takes it out of them. */
 function index(image: Image, poolState: PoolState | null, record: AddressRecord, change: 1 | -1): void {
-  const { token, owner, quarantine } = record
+  const { token, owner, quarantine, state } = record
   if (change === 1) image.byToken.set(token, record)
   else if (image.byToken.get(token) === record) image.byToken.delete(token)
   const how = change === 1 ? 'add' : 'delete'
@@ -211,7 +211,8 @@ function index(image: Image, poolState: PoolState | null, record: AddressRecord,
     image.held[how](owner.name, record)
   } else if (owner !== null) image.freeByName[how](owner.name, record)
   if (poolState !== null) count(poolState, record, change)
-  if (countsForReporter(record)) add(image.quarantinedBy, quarantine!.by, change)
+  if (state === 'QUARANTINED' && countsForReporter(quarantine!))
+    add(image.quarantinedBy, quarantine!.by, change)
 }
 
 /** By state, and against the limits of the node that holds it and of the node that reported it. */
@@ -234,9 +235,9 @@ function add(counts: Map<string, number>, key: string, change: number): void {
 }
 
 export function addressValue(address: string): IpAddress {
-  const parsed = parseAddress(address)
-  if (isMalformed(parsed)) throw new Error(`not a canonical address: ${parsed.malformed}`)
-  return parsed
+  const read = readAddress(address)
+  if (read === null) throw new Error(`not an address: ${address}`)
+  return read
 }
 
 /** The lease that an address belongs to: its first address, and the pool that contains it. */
@@ -276,7 +277,6 @@ export function leasesOfHolder(image: Image, owner: Owner): readonly HeldRecord[
   return ofHolder(image.held, owner).sort((a, b) => a.token - b.token)
 }
 
-/** FREE addresses that this holder had last, the latest first. */
 export function freedByHolder(image: Image, owner: Owner): readonly AddressRecord[] {
   return ofHolder(image.freeByName, owner).sort((a, b) => b.seq - a.seq)
 }
@@ -350,6 +350,10 @@ export function putPool(image: Image, id: number, pool: Pool | undefined): void 
   image.poolsInOrder = [...image.pools.values()].sort(
     (a, b) => a.pool.family - b.pool.family || (a.pool.range.first < b.pool.range.first ? -1 : 1),
   )
+  image.defaultPools = [4, 6].flatMap((family) => {
+    const pools = image.poolsInOrder.filter((one) => one.pool.family === family)
+    return pools.find((one) => one.pool.isDefault) ?? (pools.length === 1 ? pools : [])
+  })
   regroup(image)
   if (state !== null) {
     for (const record of recordsIn(image, state.pool)) {
@@ -375,7 +379,6 @@ function emptyPool(pool: Pool) {
     holes: createHeap<bigint>((a, b) => a < b),
     /** Everything untouched and not in `holes` is at or above it. */
     cursor: 0n,
-    /** Touched addresses, by state. */
     counts: { FREE: 0, RESERVED: 0, ACTIVE: 0, QUARANTINED: 0 },
     /** Leases placed on a node, and those that its callers and sources have quarantined. */
     heldOn: new Map<string, number>(),
@@ -387,7 +390,6 @@ export function compareFreed(a: Freed, b: Freed): number {
   return a.availableAt - b.availableAt || a.seq - b.seq || (a.address < b.address ? -1 : 1)
 }
 
-/** Records of the blocks of a pool's range. */
 export function* recordsIn(image: Image, pool: Pool): Generator<AddressRecord> {
   for (const record of image.records.values()) {
     const { family, value } = addressValue(record.address)
@@ -407,10 +409,6 @@ export function pushFree(image: Image, poolState: PoolState, address: string): v
     poolState.free.push({ availableAt: ready, seq: record?.seq ?? 0, address })
     if (poolState.free.size > poolState.compactAt) compact(image, poolState)
   } else if (value < poolState.cursor) poolState.holes.push(value)
-}
-
-function touchedIn({ counts: { FREE, RESERVED, ACTIVE, QUARANTINED } }: PoolState): number {
-  return FREE + RESERVED + ACTIVE + QUARANTINED
 }
 
 /** Entries go stale when leases are taken by name. The next time is when there are twice as many, so that an entry costs little. */
@@ -453,7 +451,8 @@ export function restedBy(image: Image, now: number): number {
  * what it does not use.
  */
 export function takeCandidate(image: Image, poolState: PoolState, now: number): string | null {
-  const spread = touchedIn(poolState) < POLICY.touchFirst
+  const { FREE, RESERVED, ACTIVE, QUARANTINED } = poolState.counts
+  const spread = FREE + RESERVED + ACTIVE + QUARANTINED < POLICY.touchFirst
   return (
     (spread ? takeUntouched(image, poolState) : null) ??
     takeRested(image, poolState, restedBy(image, now)) ??
@@ -472,14 +471,11 @@ export function nextCooledAt(image: Image, poolState: PoolState): number | null 
 }
 
 function takeRested(image: Image, poolState: PoolState, now: number): string | null {
-  for (;;) {
-    const entry = poolState.free.peek()
-    if (entry === undefined || entry.availableAt > now) return null
-    poolState.free.pop()
-    if (!isCurrent(image, entry)) continue
-    while (poolState.free.peek()?.address === entry.address) poolState.free.pop()
-    return entry.address
-  }
+  const ready = nextCooledAt(image, poolState)
+  if (ready === null || ready > now) return null
+  const { address } = poolState.free.pop()!
+  while (poolState.free.peek()?.address === address) poolState.free.pop()
+  return address
 }
 
 function takeUntouched(image: Image, poolState: PoolState): string | null {
@@ -534,7 +530,6 @@ export function sightingsAt(image: Image, address: string): readonly Sighting[] 
   )
 }
 
-/** Somebody lists it as live, or in doubt. */
 export function isListed(image: Image, block: string): boolean {
   return sightingsOf(image, block).some(isLive)
 }

@@ -23,7 +23,6 @@ import { POLICY, type ReapPolicy, reapPolicy } from './policy.ts'
 /** Why a lease is kept; the code is stable. */
 export type Reason = { readonly code: string; readonly source: string; readonly text: string }
 
-/** A question to a source: does this workload still exist? */
 export type Question = {
   readonly source: string
   readonly address: string
@@ -40,7 +39,6 @@ export type Judgement = {
 }
 
 export type Evidence = Present & {
-  /** Of the lease's address. */
   readonly lookUps: readonly LookUp[]
   readonly guards: { readonly reap: readonly JudgeRule[] }
 }
@@ -48,7 +46,6 @@ export type Evidence = Present & {
 type Witness = {
   readonly id: string
   readonly isEnabled: boolean
-  /** Null: it is not enabled. */
   readonly enabledAt: number | null
   /** It has reported in this epoch and era, with its warm-up behind it. */
   readonly isWarm: boolean
@@ -82,7 +79,6 @@ export type JudgeRule = {
 
 const because = (code: string, source: string, text: string): Reason => ({ code, source, text })
 
-/** The rules, in the order of their reasons. */
 export const JUDGE_RULES = [
   {
     name: 'OPERATOR_AND_INFRASTRUCTURE_STAY',

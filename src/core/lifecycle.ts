@@ -7,6 +7,7 @@ import {
   type AddressRecord,
   type LeaseEventType,
   QUARANTINE_REASONS,
+  type Quarantine,
   type QuarantineReason,
 } from './event.ts'
 
@@ -18,9 +19,9 @@ type To = 'RESERVED' | 'ACTIVE' | 'RELEASED' | 'REAPED' | null
 type Row<T extends To | QuarantineReason = To | QuarantineReason> = {
   readonly from: readonly Condition[]
   readonly event: LeaseEventType
-  /** RELEASED and REAPED: FREE. Null: the state stays. */
+  /** Null: it stays. */
   readonly to: T
-  /** For docs/concepts.md. */
+  readonly state: AddressRecord['state'] | null
   readonly when: string
 }
 
@@ -30,11 +31,11 @@ const HELD: readonly Condition[] = [...LEASED, ...QUARANTINE_REASONS]
 const heldBut = (...conditions: readonly Condition[]) => HELD.filter((one) => !conditions.includes(one))
 
 function row(from: Row['from'], event: LeaseEventType, to: To, when: string): Row<To> {
-  return { from, event, to, when }
+  return { from, event, to, state: to === null ? null : stateOf(to), when }
 }
 
 function quarantined(to: QuarantineReason, from: Row['from'], when: string): Row<QuarantineReason> {
-  return { from, event: 'lease.quarantined', to, when }
+  return { from, event: 'lease.quarantined', to, state: 'QUARANTINED', when }
 }
 
 export const LIFECYCLE = {
@@ -91,19 +92,15 @@ export function conditionOf(record: AddressRecord | undefined): Condition {
 
 /** Quarantined by its owner's own doing, which closes the attachment: Reserve and Confirm that it overtook are refused. */
 export function isClosing(record: AddressRecord): boolean {
-  return ['SUPERSEDED', 'REMOVAL_UNCONFIRMED', 'IN_USE'].includes(conditionOf(record))
+  return CLOSING.includes(conditionOf(record))
 }
+const CLOSING: readonly Condition[] = ['SUPERSEDED', 'REMOVAL_UNCONFIRMED', 'IN_USE']
 
 /** Quarantined because one caller or source says so: there is a limit to how many. */
-export function countsForReporter(record: AddressRecord): boolean {
-  const condition = conditionOf(record)
-  if (condition === 'CONFLICT') return record.quarantine!.node !== ''
-  return ['FOREIGN', 'RELEASED_BUT_LIVE', 'IN_USE'].includes(condition)
+export function countsForReporter({ reason, node }: Quarantine): boolean {
+  return reason === 'CONFLICT' ? node !== '' : REPORTED.includes(reason)
 }
-
-export function stateAfter({ to }: Row, before: AddressRecord['state']): AddressRecord['state'] {
-  return to === null ? before : stateOf(to)
-}
+const REPORTED: readonly Condition[] = ['FOREIGN', 'RELEASED_BUT_LIVE', 'IN_USE']
 
 function stateOf(one: Condition | 'RELEASED' | 'REAPED'): AddressRecord['state'] {
   if (one === 'FREE' || one === 'RELEASED' || one === 'REAPED') return 'FREE'
@@ -113,7 +110,7 @@ function stateOf(one: Condition | 'RELEASED' | 'REAPED'): AddressRecord['state']
 /** State before, event, state after. */
 export const LEGAL_CHANGES: ReadonlySet<string> = new Set(
   Object.values<Row>(LIFECYCLE).flatMap((row) =>
-    row.from.map(stateOf).map((before) => `${before} ${row.event} ${stateAfter(row, before)}`),
+    row.from.map(stateOf).map((before) => `${before} ${row.event} ${row.state ?? before}`),
   ),
 )
 

@@ -48,7 +48,6 @@ export function isListedAs(owner: Owner, entry: Owner): boolean {
   )
 }
 
-/** How an owner is named in sentences for people. */
 export function describeOwner(owner: Owner): string {
   const uid = owner.uid === owner.name ? '' : ` uid ${owner.uid}`
   const incarnation = owner.incarnation === '' ? '' : ` incarnation ${owner.incarnation}`

@@ -12,7 +12,6 @@ export const POLICY = {
   retryHorizonMs: 120_000,
   /** A lease promised again is written down again once its last change is this old: promises are life (2.4). */
   renewAfterMs: 60_000,
-  /** How long a request id is remembered. */
   requestMemoryMs: 24 * 3_600_000,
   /** Rows named in a refusal that lists what is in the way. */
   listedBlockers: 20,
@@ -24,7 +23,6 @@ export const POLICY = {
   pulledIntervalMs: 60_000,
   /** A report counts if it was begun at least this share of an interval after the last counted one. */
   countedAfterIntervals: 0.5,
-  /** Counted reports kept for proofs. */
   recentReports: 8,
   /** A cooldown covers this many intervals of the slowest enabled source. */
   cooldownIntervals: 2,
@@ -58,9 +56,7 @@ export const POLICY = {
   holdWindowMs: 3_600_000,
   /** The database's clock was set if it advanced by this much more or less than the process's own. */
   clockStepMs: 2_000,
-  /** Changes of one report that one command carries. */
   reportSlice: 500,
-  /** Sources of a network. */
   sources: 20_000,
 } as const
 

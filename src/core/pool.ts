@@ -227,7 +227,6 @@ export function buildPool(
   }
 }
 
-/** How many leases the pool's CIDR holds, and how many of them can be leased. */
 export function poolSize({ range, family, prefixLength, allocatable: ranges }: Pool): {
   readonly size: bigint
   readonly allocatable: bigint
@@ -245,7 +244,6 @@ function mustParse<T>(parsed: T | { readonly malformed: string }): T {
   return parsed as T
 }
 
-/** First address of the lease that contains an address of the pool's range. */
 export function blockOf(pool: Pool, value: bigint): bigint {
   return blockBase(pool.family, value, pool.prefixLength)
 }

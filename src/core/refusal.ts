@@ -100,7 +100,6 @@ export function existsOtherwise<T extends object>(what: string, is: T, wanted: T
   return refusal('ALREADY_EXISTS', message, { differs: differing.join(',') })
 }
 
-/** As callers know it: durations are seconds with an s. */
 function asJson(settings: object): Readonly<Record<string, unknown>> {
   const entries = Object.entries(settings).map(([key, value]): [string, unknown] => {
     if (!key.endsWith('Ms')) return [key, isObject(value) ? asJson(value) : value]
