@@ -24,6 +24,11 @@ export function isMalformed(x: object): x is Malformed {
   return 'malformed' in x
 }
 
+export function mustParse<T extends object>(parsed: T | Malformed): T {
+  if (isMalformed(parsed)) throw new Error(parsed.malformed)
+  return parsed
+}
+
 /** The longest spelling of an address has 45 characters. Longer text is refused unread and never quoted. */
 const MAX_TEXT = 64
 const EXAMPLE = '10.0.0.5 or fd00::5'

@@ -5,8 +5,14 @@
  */
 import type { Present } from './attention.ts'
 import type { Command, Freshness, Known, LeaseView, Remembered, RequestName } from './command.ts'
-import type { AddressRecord, EventHeader, LeaseEvent, LedgerEvent, Quarantine } from './event.ts'
-import { leaseId } from './event.ts'
+import {
+  type AddressRecord,
+  type EventHeader,
+  type LeaseEvent,
+  type LedgerEvent,
+  leaseId,
+  type Quarantine,
+} from './event.ts'
 import { evolve } from './evolve.ts'
 import type { Guards } from './guards.ts'
 import { assign, type Image, type PoolState } from './image.ts'

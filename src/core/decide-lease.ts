@@ -238,16 +238,15 @@ export function decideReapNode(batch: Batch, command: Command<'reapNode'>): Answ
   if (head > image.head) return beyondHead('head', head, image.head)
   const reporting = reportingFrom(batch, node)
   if (reporting !== null) return reporting
-  const isElsewhere = (one: ReturnType<typeof sightingsOf>[number]) => {
+  const isElsewhere = (one: Sighting) => {
     const at = image.sources.get(one.source)?.declaration.node ?? ''
     return isLive(one) && (at === '' ? one.node !== node : at !== node)
   }
+  const isKept = ({ address }: HeldRecord) =>
+    batch.guards.NODE_ELSEWHERE_KEEPS && sightingsOf(image, address).some(isElsewhere)
   const placed = [...image.records.values()]
     .filter(isHeld)
-    .filter((one) => one.node === node && one.seq <= head && mayFollow('reapNode', one))
-    .filter(
-      ({ address }) => !batch.guards.NODE_ELSEWHERE_KEEPS || !sightingsOf(image, address).some(isElsewhere),
-    )
+    .filter((one) => one.node === node && one.seq <= head && mayFollow('reapNode', one) && !isKept(one))
   // First, so that of what its sources listed nothing stays as evidence of a lease that ends.
   for (const [source, { declaration, epoch, state }] of image.sources) {
     if (declaration.node !== node || state === 'RETIRED') continue

@@ -17,7 +17,7 @@ import {
   mayTouch,
   nodeLimit,
   quarantineQuotaReached,
-  type RuleName,
+  SEEN_BY_CALLER,
 } from './guards.ts'
 import {
   blockAt,
@@ -43,7 +43,8 @@ type OpenClaim = Claim & { readonly path: string; readonly poolStates: readonly 
 export function decideReserve(batch: Batch, command: Reserve): Answer | Refusal {
   const { image, guards } = batch
   const { owner, actor } = command
-  const asking = { ...presentOf(batch), command, live: liveBlocks(image, command) }
+  const live = new Set(command.liveAddresses.map((address) => blockAt(image, address)?.address ?? address))
+  const asking = { ...presentOf(batch), command, live }
   for (const { refuses } of guards.reserve) {
     const refused = refuses(asking)
     if (refused !== null) return refused
@@ -200,10 +201,17 @@ function renewLease(batch: Batch, command: Reserve, record: HeldRecord): Address
 // A free address.
 
 function pick(batch: Batch, asking: Asking, claim: OpenClaim, skipped: string[]): AddressRecord | Refusal {
-  if (claim.address !== null) return pickNamed(batch, asking, claim.poolStates[0]!, claim.address)
+  const { guards } = batch
+  if (claim.address !== null) {
+    const [poolState] = claim.poolStates
+    const refused = refusedBy(guards.named, asking, poolState!, claim.address)
+    if (refused === null) return reserve(batch, asking.command, poolState!, claim.address)
+    if (refused.name === SEEN_BY_CALLER.name) seenByCaller(batch, asking.command, poolState!, claim.address)
+    return refused.refusal
+  }
   let last: Refusal | undefined
   for (const poolState of claim.poolStates) {
-    const refused = refusedBy(batch.guards.pool, asking, poolState, '')?.refusal
+    const refused = refusedBy(guards.pool, asking, poolState, '')?.refusal
     if (refused !== undefined && refused.reason !== 'POOL_DRAINING') return refused
     const picked = refused ?? pickFrom(batch, asking, poolState, claim.preferPrevious, skipped)
     if (!('reason' in picked) || picked.reason === 'ALL_CANDIDATES_LIVE') return picked
@@ -212,34 +220,17 @@ function pick(batch: Batch, asking: Asking, claim: OpenClaim, skipped: string[])
   return last!
 }
 
-type Refused = { readonly name: string; readonly refusal: Refusal }
-
 function refusedBy(
   guards: readonly AddressGuard[],
   asking: Asking,
   poolState: PoolState,
   address: string,
-): Refused | null {
+): { readonly name: string; readonly refusal: Refusal } | null {
   for (const { name, refuses } of guards) {
     const refusal = refuses(asking, poolState, address)
     if (refusal !== null) return { name, refusal }
   }
   return null
-}
-
-const SEEN_BY_CALLER = 'WHAT_CALLERS_SEE_IS_SKIPPED' satisfies RuleName
-
-function pickNamed(
-  batch: Batch,
-  asking: Asking,
-  poolState: PoolState,
-  address: string,
-): AddressRecord | Refusal {
-  const { command } = asking
-  const refused = refusedBy(batch.guards.named, asking, poolState, address)
-  if (refused === null) return reserve(batch, command, poolState, address)
-  if (refused.name === SEEN_BY_CALLER) seenByCaller(batch, command, poolState, address)
-  return refused.refusal
 }
 
 function pickFrom(
@@ -269,7 +260,7 @@ function pickFrom(
       const refused = refusedBy(guards.candidate, asking, poolState, address)
       if (refused === null) return reserve(batch, command, poolState, address)
       passed.push(address)
-      if (refused.name !== SEEN_BY_CALLER) return refused.refusal
+      if (refused.name !== SEEN_BY_CALLER.name) return refused.refusal
       skipped.push(address)
       seenByCaller(batch, command, poolState, address)
       if (skipped.length < POLICY.skips) continue
@@ -282,14 +273,6 @@ function pickFrom(
   } finally {
     for (const address of passed) pushFree(image, poolState, address)
   }
-}
-
-const NOTHING: ReadonlySet<string> = new Set()
-
-/** What the caller sees live, by lease: an address in use makes its whole block live. */
-function liveBlocks(image: Image, { liveAddresses }: Reserve): ReadonlySet<string> {
-  if (liveAddresses.length === 0) return NOTHING
-  return new Set(liveAddresses.map((address) => blockAt(image, address)?.address ?? address))
 }
 
 /** Quarantines a candidate that the caller sees in use, unless it has reported too many already. */

@@ -1,6 +1,5 @@
 /** What an event does to the image. Total: any event that the log holds can be applied. The only caller of `put…`. */
-import type { Entry, EventOf, LedgerEvent } from './event.ts'
-import { TERMINAL } from './event.ts'
+import { type Entry, type EventOf, type LedgerEvent, TERMINAL } from './event.ts'
 import {
   assign,
   blockAt,

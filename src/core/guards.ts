@@ -94,7 +94,7 @@ const POOL = [
   { name: 'OWNER_HAS_A_LIMIT', refuses: ownerLimit },
 ] as const satisfies readonly PoolGuard[]
 
-const SEEN_BY_CALLER = {
+export const SEEN_BY_CALLER = {
   name: 'WHAT_CALLERS_SEE_IS_SKIPPED',
   refuses: ({ live, command }, { pool }, address) =>
     live.has(address)

@@ -13,8 +13,15 @@
  * Size: about 0.7 KB an address that was ever touched.
  */
 import { blockSize, formatValue, type IpAddress, readAddress } from './address.ts'
-import type { AddressRecord, EventOf, HoldCause, NetworkSettings, SourceDeclaration } from './event.ts'
-import { type LeaseState, TERMINAL } from './event.ts'
+import {
+  type AddressRecord,
+  type EventOf,
+  type HoldCause,
+  type LeaseState,
+  type NetworkSettings,
+  type SourceDeclaration,
+  TERMINAL,
+} from './event.ts'
 import { createHeap } from './heap.ts'
 import { countsForReporter, isClosing } from './lifecycle.ts'
 import { attachmentKey, type Owner, SEPARATOR, sameAttachment } from './owner.ts'

@@ -1,3 +1,17 @@
+/** The judge's policy, which a pool may set. */
+const REAP_POLICY = {
+  /** Counted reports of each witness without the workload (kubernetes#37488). */
+  misses: 3,
+  /** Since the last change of the lease (kubernetes#115075). */
+  minimumAgeMs: 300_000,
+  /** The same for a RESERVED or ACTIVE lease that no source has ever listed (whereabouts#162). */
+  unwitnessedAgeMs: 3_600_000,
+  /** How long an ended workload still counts as there. */
+  terminalGraceMs: 300_000,
+  /** Between a missed `confirmBy` and the reap: a Confirm in flight, the drift of the caller's clock. */
+  confirmGraceMs: 60_000,
+} as const
+
 /** Every default and limit in one place. Pools override some of them. Times are milliseconds; none is measured unless it says so. */
 export const POLICY = {
   /** How long an address rests between two holders, unless its pool says otherwise. */
@@ -33,17 +47,8 @@ export const POLICY = {
   /** Sources that a recovery waits for though they are not registered; when there are so many, only an operator ends it. */
   unknownSources: 64,
 
-  /** Counted reports of each witness without the workload (kubernetes#37488). */
-  misses: 3,
-  /** Since the last change of the lease (kubernetes#115075). */
-  minimumAgeMs: 300_000,
-  /** The same for a RESERVED or ACTIVE lease that no source has ever listed (whereabouts#162). */
-  unwitnessedAgeMs: 3_600_000,
-  /** How long an ended workload still counts as there. */
-  terminalGraceMs: 300_000,
-  /** Between a missed `confirmBy` and the reap: a Confirm in flight, the drift of the caller's clock. */
-  confirmGraceMs: 60_000,
-  /** … and at least this share of `confirmWithin`. */
+  ...REAP_POLICY,
+  /** The confirm grace is at least this share of `confirmWithin`. */
   confirmGraceShare: 0.02,
   /** A look-up that takes longer is an error, and an error means alive. */
   lookUpTimeoutMs: 5_000,
@@ -60,19 +65,11 @@ export const POLICY = {
   sources: 20_000,
 } as const
 
-/** What a pool may set of the judge's policy. */
-export type ReapPolicy = {
-  readonly misses: number
-  readonly minimumAgeMs: number
-  readonly unwitnessedAgeMs: number
-  readonly terminalGraceMs: number
-  readonly confirmGraceMs: number
-}
+export type ReapPolicy = { readonly [K in keyof typeof REAP_POLICY]: number }
 
 /** The defaults, and what a pool sets otherwise. */
 export function reapPolicy(set: Partial<ReapPolicy> = {}): ReapPolicy {
-  const { misses, minimumAgeMs, unwitnessedAgeMs, terminalGraceMs, confirmGraceMs } = POLICY
-  return { misses, minimumAgeMs, unwitnessedAgeMs, terminalGraceMs, confirmGraceMs, ...set }
+  return { ...REAP_POLICY, ...set }
 }
 
 /** Of a number: below these bits it counts, above is its era. */

@@ -8,6 +8,7 @@ import {
   type IpRange,
   isMalformed,
   maxPrefix,
+  mustParse,
   parseAddress,
   parseCidr,
   parseRange,
@@ -235,13 +236,6 @@ export function poolSize({ range, family, prefixLength, allocatable: ranges }: P
   const leases = (all: readonly Range[]) =>
     all.reduce((sum, { first, last }) => sum + last - first + 1n, 0n) / block
   return { size: leases([range]), allocatable: leases(ranges) }
-}
-
-function mustParse<T>(parsed: T | { readonly malformed: string }): T {
-  if (typeof parsed === 'object' && parsed !== null && 'malformed' in parsed) {
-    throw new Error(`stored pool settings are not canonical: ${parsed.malformed}`)
-  }
-  return parsed as T
 }
 
 export function blockOf(pool: Pool, value: bigint): bigint {
