@@ -1,7 +1,7 @@
 /**
- * What is true of a network now: whether addresses are handed out and taken back, what a recovery waits for, how a source
- * stands, which sources are witnesses of a lease, and what waits for a person. Each of these judgements stands here and nowhere
- * else. Pure: the image, how its sources stand by their reports, the time.
+ * What is true of a network now: whether addresses are handed out and taken back, what a recovery waits for, the status of a
+ * source, the witnesses of a lease, and what waits for a person. These judgements are made only here. Pure: the image, what is
+ * known of the reports of its sources, the time.
  */
 import type { Freshness, LookUp } from './command.ts'
 import { type AddressRecord, type HoldCause, leaseId, type SourceDeclaration } from './event.ts'
@@ -26,7 +26,7 @@ import { isSingle } from './pool.ts'
 export type Present = {
   readonly image: Image
   readonly now: number
-  /** How a source stands by its reports; undefined: it has not reported. */
+  /** Of the reports of a source; undefined: it has not reported. */
   readonly freshness: (source: string) => Freshness | undefined
 }
 
@@ -151,7 +151,7 @@ export function recoveryEnd({ network, pools, records }: Image): number {
 
 // Sources.
 
-/** How a source stands by reports of its present epoch, in this era. */
+/** What is known of a source by reports of its present epoch, in this era. */
 export function currentReports(
   era: number,
   { epoch }: SourceState,

@@ -34,7 +34,7 @@ type Envelope = {
 }
 
 export type Claim = {
-  /** Names in order of preference; empty stands for the default pool of each family. */
+  /** Names in order of preference; empty: the default pool of each family. */
   readonly pools: readonly string[]
   readonly address: string | null
   readonly preferPrevious: boolean
@@ -158,7 +158,7 @@ export type Command<T extends keyof Bodies = keyof Bodies> = {
 
 export type Counted = { readonly sequence: number; readonly head: number; readonly at: number }
 
-/** How a source stands by its reports: a row of `source_report`. */
+/** What is known of a source by its reports: a row of `source_report`. */
 export type Freshness = {
   readonly source: string
   readonly epoch: string

@@ -231,22 +231,19 @@ function newFreshness(
   { source, epoch }: Report,
   before: Freshness | undefined,
 ): Freshness {
-  return {
-    source,
-    epoch,
-    era: image.network!.era,
-    warm: false,
-    sequence: before?.sequence ?? 0,
-    digest: '',
-    entries: -1,
-    counted: [],
-    countedTotal: before?.era === image.network!.era ? before.countedTotal : 0,
-    reportedAt: now,
-    completeAt: null,
-    completeHead: null,
-    partialSince: null,
-    partialBecause: [],
-  }
+  const { era } = image.network!
+  const countedTotal = before?.era === era ? before.countedTotal : 0
+  return { ...COLD, source, epoch, era, sequence: before?.sequence ?? 0, countedTotal, reportedAt: now }
+}
+const COLD = {
+  warm: false,
+  digest: '',
+  entries: -1,
+  counted: [],
+  completeAt: null,
+  completeHead: null,
+  partialSince: null,
+  partialBecause: [],
 }
 
 /** A report counts at least half an interval after the last one that did: k misses are k looks. */

@@ -31,12 +31,9 @@ export function evolve(image: Image, event: LedgerEvent): void {
     const isContested = event.details?.contested === true
     const isOver = isHeld(record) ? record.token === record.seq && !isSuccessor : !isContested
     const isIts = ({ owner }: Sighting) => owner !== null && isListedAs(record.owner!, owner)
-    if (isOver || isContested)
-      forget(
-        image,
-        sightingsOf(image, record.address),
-        (one) => one.vanishedSeq !== null && (isOver || isIts(one)),
-      )
+    const sightings = sightingsOf(image, record.address)
+    if ((isOver || isContested) && sightings.length > 0)
+      forget(image, sightings, (one) => one.vanishedSeq !== null && (isOver || isIts(one)))
     return
   }
   switch (event.type) {

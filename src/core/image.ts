@@ -6,7 +6,7 @@
  * `put…` do the same for pools, sources and sightings. While a journal is open each notes its inverse, so that a batch is
  * undone by running the notes backwards. Only `evolve` calls them.
  *
- * Free space is stored nowhere else: untouched is what has no record, free is what has a FREE record, longest free first.
+ * Free space is stored only here: untouched is what has no record, free is what has a FREE record, longest free first.
  * What a source lists as live is in neither queue until it is listed no more, so that passing it over costs nothing; then it
  * rests (`readyAt`).
  *
@@ -299,7 +299,7 @@ function ofHolder<R extends AddressRecord>(records: Index<R>, { kind, name, inte
 /** On one node, or everywhere: empty. */
 export function putClosing(image: Image, owner: Owner, node: string, at: number): void {
   if (owner.incarnation === '') return
-  const key = closingKey(owner, node)
+  const key = attachmentKey(owner) + SEPARATOR + node
   const before = image.closings.get(key)
   image.closings.delete(key)
   image.closings.set(key, at)
@@ -316,8 +316,6 @@ export function putClosing(image: Image, owner: Owner, node: string, at: number)
   })
 }
 
-const closingKey = (owner: Owner, node: string) => attachmentKey(owner) + SEPARATOR + node
-
 /**
  * Reserve and Confirm of what is placed on a node were overtaken by the attachment's Release or by a newer life (4.2): of a
  * caller of this node, or of one that is bound to none.
@@ -325,7 +323,7 @@ const closingKey = (owner: Owner, node: string) => attachmentKey(owner) + SEPARA
 export function isClosed(image: Image, owner: Owner, node: string, now: number): boolean {
   if (owner.incarnation === '') return false
   for (const where of node === '' ? [''] : ['', node]) {
-    const closedAt = image.closings.get(closingKey(owner, where))
+    const closedAt = image.closings.get(attachmentKey(owner) + SEPARATOR + where)
     if (closedAt !== undefined && now < closedAt + POLICY.retryHorizonMs) return true
   }
   return leasesOfAttachment(image, owner).some(
@@ -505,7 +503,9 @@ function takeUntouched(image: Image, poolState: PoolState): string | null {
 }
 
 function isUntouched(image: Image, address: string): boolean {
-  return !image.records.has(address) && !isListed(image, address) && readyAt(image, address) === null
+  if (image.records.has(address)) return false
+  const sightings = image.sightings.get(address)
+  return sightings === undefined || !sightings.some((one) => isLive(one) || one.restsUntil !== null)
 }
 
 // Sightings.

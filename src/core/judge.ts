@@ -1,5 +1,5 @@
 /**
- * Whether nothing uses a held lease any more. Pure: the image, how its sources stand, what they answered, the time.
+ * Whether nothing uses a held lease any more. Pure: the image, the reports and answers of sources, the time.
  *
  * Everything that is in doubt is alive: silence, an error, a source that is not enabled or not warm, no witness at all.
  * Each rule is a value in a list and says why the lease is kept; a lease that no rule keeps is reaped. Where only answers

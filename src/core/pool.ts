@@ -19,7 +19,7 @@ import { allocatable, type Range } from './ranges.ts'
 import { invalid, type Refusal } from './refusal.ts'
 import { specialPurposeIn } from './special-purpose-ranges.ts'
 
-/** AVAILABLE: allocate by the books. STRICT: only while every source has reported completely. */
+/** AVAILABLE: hand out by the log alone. STRICT: only while every source has reported completely. */
 export type Liveness = 'AVAILABLE' | 'STRICT'
 
 type Route = { readonly destination: string; readonly gateway: string }
