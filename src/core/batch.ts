@@ -52,7 +52,7 @@ export function change(
   by: By,
   finding: Finding,
   before: AddressRecord,
-  fields: Partial<Omit<AddressRecord, 'state'>> = {},
+  fields: Partial<Omit<AddressRecord, 'state' | 'ended'>> = {},
   details: LeaseEvent['details'] = null,
 ): AddressRecord {
   const { image, now } = batch
@@ -60,7 +60,9 @@ export function change(
   const last = image.records.get(before.address)
   if (!mayFollow(finding, last))
     throw new Error(`${finding}: no row for ${before.address}, which is ${conditionOf(last)}`)
-  const record = { ...before, state: row.state ?? before.state, ...fields, seq: image.head + 1, at: now }
+  const state = row.state ?? before.state
+  const ended = row.to === 'RELEASED' || row.to === 'REAPED' ? row.to : null
+  const record = { ...before, state, ended, ...fields, seq: image.head + 1, at: now }
   emit(batch, by, { type: row.event, record, previous: last?.seq ?? 0, details })
   return record
 }

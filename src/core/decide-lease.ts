@@ -31,7 +31,7 @@ import {
   sightingsOf,
 } from './image.ts'
 import { confirmableUntil, entryOf } from './judge.ts'
-import { type Finding, mayFollow } from './lifecycle.ts'
+import { type Doubt, type Finding, mayFollow } from './lifecycle.ts'
 import { attachmentKey, describeOwner, isListedAs, RESERVE_KIND, sameAttachment } from './owner.ts'
 import { POLICY, reapPolicy } from './policy.ts'
 import { contains } from './ranges.ts'
@@ -148,15 +148,25 @@ export function end(
 ): AddressRecord {
   const { image, now } = batch
   const poolState = image.pools.get(record.poolId)!
-  const ended = finding === 'release' ? 'RELEASED' : 'REAPED'
-  const fields = { ended, confirmBy: null, availableAt: now + restsMs(image, poolState) } as const
+  const fields = { confirmBy: null, availableAt: now + restsMs(image, poolState) }
   if (other === null) return change(batch, by, finding, record, fields, details)
   const freed = change(batch, by, finding, record, fields, { ...details, contested: true })
-  const why = `${other.source} has listed ${describeOwner(other.owner!)} there while ${describeOwner(record.owner!)} held it`
-  const reporter = { by: other.source, node: image.sources.get(other.source)!.declaration.node }
-  const fresh = blank(batch, poolState, record.address)
-  quarantine(batch, by, 'contest', fresh, { ...reporter, why }, evidenceOf(other))
+  const why = `has listed ${describeOwner(other.owner!)} there while ${describeOwner(record.owner!)} held it`
+  quarantineListed(batch, by, 'contest', blank(batch, poolState, record.address), other, why)
   return freed
+}
+
+export function quarantineListed(
+  batch: Batch,
+  by: By,
+  finding: Doubt,
+  record: AddressRecord,
+  seen: Sighting,
+  does = `lists ${seen.owner === null ? 'somebody' : describeOwner(seen.owner)} there`,
+): void {
+  const { node } = batch.image.sources.get(seen.source)!.declaration
+  const why = `${seen.source} ${does}`
+  quarantine(batch, by, finding, record, { by: seen.source, node, why }, evidenceOf(seen))
 }
 
 /**

@@ -14,12 +14,11 @@ import {
   emit,
   freshnessOf,
   presentOf,
-  quarantine,
   setFreshness,
   viewOf,
 } from './batch.ts'
 import type { Answer, Command, Freshness } from './command.ts'
-import { closeLists, confirm, end, evidenceOf, judged, unlisted } from './decide-lease.ts'
+import { closeLists, confirm, end, evidenceOf, judged, quarantineListed, unlisted } from './decide-lease.ts'
 import { type AddressRecord, type Details, type Entry, type SourceDeclaration, TERMINAL } from './event.ts'
 import { isSame, ownerOf } from './evolve.ts'
 import { isElsewhere, isNodeFull, quarantineQuotaReached } from './guards.ts'
@@ -37,8 +36,7 @@ import {
   sightingsOf,
 } from './image.ts'
 import { judge } from './judge.ts'
-import type { Doubt } from './lifecycle.ts'
-import { describeOwner, isListedAs, type Owner, RESERVE_KIND } from './owner.ts'
+import { isListedAs, type Owner, RESERVE_KIND } from './owner.ts'
 import { eraOf, POLICY } from './policy.ts'
 import { isSingle } from './pool.ts'
 import { contains } from './ranges.ts'
@@ -446,19 +444,6 @@ function mayContest(batch: Batch, poolState: PoolState, record: HeldRecord, sigh
   if (eraOf(record.token) < era && !hasCounted) return true
   if (isElsewhere(batch, sighting, record) && record.state !== 'RESERVED') return false
   return !quarantineQuotaReached(batch, poolState, { by: id, node: node === record.node ? '' : node })
-}
-
-function quarantineListed(
-  batch: Batch,
-  by: By,
-  finding: Doubt,
-  record: AddressRecord,
-  sighting: Sighting,
-): void {
-  const { source, owner } = sighting
-  const { node } = batch.image.sources.get(source)!.declaration
-  const why = `${source} lists ${owner === null ? 'somebody' : describeOwner(owner)} there`
-  quarantine(batch, by, finding, record, { by: source, node, why }, evidenceOf(sighting))
 }
 
 /** The judge again, in full, on what is read under the lock. */

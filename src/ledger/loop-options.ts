@@ -38,7 +38,7 @@ export type Observer = {
   event?(network: string, event: LedgerEvent): void
 }
 
-/** What the loop checks, and the guards of the core. Production has all of them. The simulator leaves one out, and shows that something fails then. */
+/** What the loop checks, and the guards of the core: all in production. The simulator leaves one out, and something fails then. */
 export const ALL_CHECKS = {
   CATCHES_UP_UNDER_THE_LOCK: true,
   DIGEST_AT_THE_HEAD: true,
