@@ -25,8 +25,8 @@ export type ProcessOptions = {
   /** Ends a start between two of its steps. */
   readonly stopping?: AbortSignal
 }
-/** Tests have another clock, and take rules out. */
-type Options = ProcessOptions & Pick<LedgerOptions, 'clock' | 'checks' | 'without'>
+/** Tests have another clock, and leave checks out. */
+type Options = ProcessOptions & Pick<LedgerOptions, 'clock' | 'checks'>
 type ServiceOptions = Options & { readonly worker: boolean }
 
 export type Service = {
@@ -161,7 +161,7 @@ async function openWriter(
   log: Logger,
   open: AsyncDisposableStack,
   embedded: 'own' | 'share',
-  { onFailure, stopping, clock, checks, without }: Options,
+  { onFailure, stopping, clock, checks }: Options,
 ): Promise<Pick<Service, 'database' | 'ledger'>> {
   const database = open.adopt(await openDatabase(config, { log, embedded, onFailure }), (one) => one.stop())
   stopping?.throwIfAborted()
@@ -178,7 +178,6 @@ async function openWriter(
     observer: observeLedger(log),
     clock,
     checks,
-    without,
   })
   open.defer(() => ledger.close())
   open.defer(

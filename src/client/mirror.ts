@@ -9,12 +9,12 @@
  * - Of several pushes the one with the greatest version stays: readers with the same input have the same table.
  */
 import {
-  addressMeant,
   blockBase,
   formatAddress,
   formatValue,
   type IpAddress,
   maxPrefix,
+  parseLenientAddress,
 } from '../core/address.ts'
 import { attachmentKey } from '../core/owner.ts'
 import type { LeaseChange } from '../gen/ipledger/v1/lease_pb.ts'
@@ -190,7 +190,7 @@ export class LeaseMirror {
 
 /** @throws RangeError if it is none */
 function read(text: string): IpAddress {
-  const address = addressMeant(text)
+  const address = parseLenientAddress(text)
   if (address === null) throw new RangeError(`not an address: ${text}`)
   return address
 }

@@ -24,6 +24,11 @@ export function isMalformed(x: object): x is Malformed {
   return 'malformed' in x
 }
 
+export function mustParse<T extends object>(parsed: T | Malformed): T {
+  if (isMalformed(parsed)) throw new Error(parsed.malformed)
+  return parsed
+}
+
 /** The longest spelling of an address has 45 characters. Longer text is refused unread and never quoted. */
 const MAX_TEXT = 64
 const EXAMPLE = '10.0.0.5 or fd00::5'
@@ -46,7 +51,7 @@ export function parseAddress(text: string): IpAddress | Malformed {
  * The one address that a refused spelling can only mean: an IPv4-mapped one, or one with the prefix length of its interface,
  * as CNI results have it. Null: none. For what is in use, and for nothing else.
  */
-export function addressMeant(text: string): IpAddress | null {
+export function parseLenientAddress(text: string): IpAddress | null {
   const slash = text.indexOf('/')
   const read = readAddress((slash < 0 ? text : text.slice(0, slash)).trim())
   if (read === null || !isMapped(read)) return read
@@ -73,7 +78,6 @@ export function parseCidr(text: string): Cidr | Malformed {
   return refuse(text, `has bits set behind its prefix length; write ${formatCidr(cidr)} for the network`)
 }
 
-/** What an exclusion may be: an address, a network, or `first-last` (both included, one family). */
 export function parseRange(text: string): IpRange | Malformed {
   const ends = text.split('-')
   if (ends.length === 1 && text.includes('/')) return parseCidr(text)
@@ -101,19 +105,13 @@ export function formatValue(family: Family, value: bigint): string {
   return family === 4 ? formatV4(value) : formatV6(value)
 }
 
-/** How many addresses a block of this prefix length has. */
 export function blockSize(family: Family, prefixLength: number): bigint {
-  return 1n << hostBits(family, prefixLength)
+  return 1n << BigInt(maxPrefix(family) - prefixLength)
 }
 
-/** First address of the block of this prefix length that contains `value`. */
 export function blockBase(family: Family, value: bigint, prefixLength: number): bigint {
-  const bits = hostBits(family, prefixLength)
+  const bits = BigInt(maxPrefix(family) - prefixLength)
   return (value >> bits) << bits
-}
-
-function hostBits(family: Family, prefixLength: number): bigint {
-  return BigInt(maxPrefix(family) - prefixLength)
 }
 
 function isMapped({ family, value }: IpAddress): boolean {
@@ -130,13 +128,13 @@ function whyNot(text: string): string {
   return `is not an IP address; write one such as ${EXAMPLE}, without zone id, prefix length or leading zeros`
 }
 
-function readAddress(text: string): IpAddress | null {
+/** Also what `parseAddress` refuses: an IPv4-mapped address. Null: it is none. */
+export function readAddress(text: string): IpAddress | null {
   if (text.length > MAX_TEXT) return null
   if (isIPv4(text)) return { family: 4, value: BigInt(readV4(text)) }
   return isIPv6(text) && !text.includes('%') ? { family: 6, value: readV6(text) } : null
 }
 
-/** Of a text that is a dotted quad. */
 function readV4(text: string): number {
   let value = 0
   let octet = 0

@@ -1,7 +1,7 @@
 /**
- * What is true of a network now: whether addresses are handed out and taken back, what a recovery waits for, how a source
- * stands, which sources are witnesses of a lease, and what waits for a person. Each of these judgements stands here and nowhere
- * else. Pure: the image, how its sources stand by their reports, the time.
+ * What is true of a network now: whether addresses are handed out and taken back, what a recovery waits for, the status of a
+ * source, the witnesses of a lease, and what waits for a person. These judgements are made only here. Pure: the image, what is
+ * known of the reports of its sources, the time.
  */
 import type { Freshness, LookUp } from './command.ts'
 import { type AddressRecord, type HoldCause, leaseId, type SourceDeclaration } from './event.ts'
@@ -23,11 +23,10 @@ import { describeOwner, isListedAs, RESERVE_KIND } from './owner.ts'
 import { eraOf, POLICY } from './policy.ts'
 import { isSingle } from './pool.ts'
 
-/** What is judged. */
 export type Present = {
   readonly image: Image
   readonly now: number
-  /** How a source stands by its reports; undefined: it has not reported. */
+  /** Of the reports of a source; undefined: it has not reported. */
   readonly freshness: (source: string) => Freshness | undefined
 }
 
@@ -35,16 +34,16 @@ export type Present = {
 
 type Cause = 'RECOVERING' | HoldCause
 
-/** What bars each use. REAP_ABSENT: a lease that its witnesses miss. */
-const BARS = {
+/** What suspends each use. REAP_ABSENT: a lease that its witnesses miss. */
+const SUSPENDED_BY = {
   RESERVE: ['RECOVERING', 'SOURCE_AHEAD'],
   REAP: ['RECOVERING', 'SOURCE_AHEAD', 'CLOCK'],
   REAP_ABSENT: ['RECOVERING', 'SOURCE_AHEAD', 'CLOCK', 'TOO_MANY_REAPS'],
 } as const satisfies Readonly<Record<string, readonly Cause[]>>
 
-export type Use = keyof typeof BARS
+export type Use = keyof typeof SUSPENDED_BY
 
-export type Bar = {
+export type Suspension = {
   readonly cause: Cause
   readonly code: 'NETWORK_RECOVERING' | 'HELD'
   readonly since: number
@@ -54,18 +53,17 @@ export type Bar = {
   readonly retryAfterMs: number | null
 }
 
-/** What bars it in a network now. None: it is done. */
-export function barsOf(image: Image, now: number, use: Use): readonly Bar[] {
+export function suspensionsOf(image: Image, now: number, use: Use): readonly Suspension[] {
   const { recovering, holds } = image.network!
-  const bars: Bar[] = []
-  for (const cause of BARS[use])
+  const found: Suspension[] = []
+  for (const cause of SUSPENDED_BY[use])
     if (cause === 'RECOVERING') {
-      if (recovering !== null) bars.push(barOfRecovery(image, recovering.at))
-    } else if (holds[cause] !== undefined) bars.push(barOfHold(image.name, cause, holds[cause], now))
-  return bars
+      if (recovering !== null) found.push(byRecovery(image, recovering.at))
+    } else if (holds[cause] !== undefined) found.push(byHold(image.name, cause, holds[cause], now))
+  return found
 }
 
-function barOfRecovery(image: Image, since: number): Bar {
+function byRecovery(image: Image, since: number): Suspension {
   const { name, network } = image
   const why = needsOperator(image)
   const end =
@@ -82,7 +80,7 @@ function barOfRecovery(image: Image, since: number): Bar {
   }
 }
 
-function barOfHold(name: string, cause: HoldCause, { at: since, details }: Hold, now: number): Bar {
+function byHold(name: string, cause: HoldCause, { at: since, details }: Hold, now: number): Suspension {
   const { why, until = null } = details
   const isAhead = cause === 'SOURCE_AHEAD'
   const what = isAhead ? 'handed out or taken back' : 'taken back'
@@ -153,7 +151,7 @@ export function recoveryEnd({ network, pools, records }: Image): number {
 
 // Sources.
 
-/** How a source stands by reports of its present epoch, in this era. */
+/** What is known of a source by reports of its present epoch, in this era. */
 export function currentReports(
   era: number,
   { epoch }: SourceState,
@@ -180,7 +178,6 @@ export function sourceStatus(
   return isLate(now, fresh.completeAt ?? 0, declaration) ? 'PARTIAL' : 'GOOD'
 }
 
-/** Longer ago than two intervals. */
 export function isLate(now: number, at: number, { intervalMs }: SourceDeclaration): boolean {
   return now - at > POLICY.freshIntervals * intervalMs
 }
@@ -193,7 +190,6 @@ export function isLate(now: number, at: number, { intervalMs }: SourceDeclaratio
  */
 export type Coverage = (record: HeldRecord) => readonly SourceState[]
 
-/** Worked out once for many leases. */
 export function coverageOf(image: Image): Coverage {
   const enabled = [...image.sources.values()].filter(({ state }) => state === 'ENABLED')
   const byNode = Map.groupBy(enabled, ({ declaration }) => declaration.node)
@@ -243,13 +239,12 @@ export function witnessesOf(image: Image, record: HeldRecord, coverage: Coverage
   return ids
 }
 
-/** Whether who listed somebody there listed the lease's owner, and where the lease is placed now. */
+/** Whether the source listed the lease's owner there, and sees the node where the lease is placed now. */
 function couldSee({ declaration }: SourceState, { node, owner }: HeldRecord, listed: Sighting): boolean {
   if (node !== '' && !coversNode(declaration, node)) return false
   return owner === null || (listed.owner !== null && isListedAs(owner, listed.owner))
 }
 
-/** Its source sees one node, and the lease is not placed there. */
 export function isOfAnotherNode(image: Image, { source }: Sighting, { node }: AddressRecord): boolean {
   const seen = image.sources.get(source)!.declaration.node
   return seen !== '' && seen !== node
@@ -288,14 +283,13 @@ export type Attention = {
   readonly since: number
   readonly text: string
   readonly count: number
-  /** Up to so many are not worth a word. */
+  /** Up to so many are not shown. */
   readonly limit: number
 }
 
 /** What neither the image nor reports say. */
 export type Findings = {
   readonly lookUps: readonly LookUp[]
-  /** Of verification, the oldest first. */
   readonly differences: readonly { readonly message: string; readonly foundAt: number }[]
 }
 
@@ -304,13 +298,13 @@ function item(code: AttentionCode, since: number, detail: string, about: Partial
   return { source: '', address: '', leaseId: '', count: 1, limit: 0, text, ...about, code, since }
 }
 
-/** Of the network and its sources. */
 export function* attentionOf(present: Present & Findings): Generator<Attention> {
   const { image, now, freshness, lookUps, differences } = present
   const { era, unknownSources } = image.network!
   for (const { message, foundAt } of differences)
     yield item('PROJECTION_DIFFERS', foundAt, `, the first: ${message}`)
-  for (const { code, since, text } of barsOf(image, now, 'REAP_ABSENT')) yield item(code, since, '', { text })
+  for (const { code, since, text } of suspensionsOf(image, now, 'REAP_ABSENT'))
+    yield item(code, since, '', { text })
   const unknown = recoveryOf(present)?.unknown ?? []
   for (const { source, node, at } of unknownSources)
     if (unknown.includes(source))
@@ -383,7 +377,6 @@ export class AttentionList {
   readonly #page
   #items = new Map<string, Attention>()
 
-  /** `size` of those after a position. */
   constructor(page: { readonly isEach?: boolean; readonly after?: string; readonly size?: number } = {}) {
     this.#page = { isEach: false, after: '', size: Infinity, ...page }
   }
@@ -409,8 +402,8 @@ export class AttentionList {
 
   items(): readonly Attention[] {
     const { isEach, size } = this.#page
-    const told = this.#sorted().filter(([, { count, limit }]) => isEach || count > limit)
-    return told.slice(0, size).map(([, one]) => one)
+    const shown = this.#sorted().filter(([, { count, limit }]) => isEach || count > limit)
+    return shown.slice(0, size).map(([, one]) => one)
   }
 
   #sorted(): readonly (readonly [string, Attention])[] {

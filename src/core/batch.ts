@@ -5,14 +5,19 @@
  */
 import type { Present } from './attention.ts'
 import type { Command, Freshness, Known, LeaseView, Remembered, RequestName } from './command.ts'
-import type { AddressRecord, EventHeader, LeaseEvent, LedgerEvent, Quarantine } from './event.ts'
-import { leaseId } from './event.ts'
+import {
+  type AddressRecord,
+  type EventHeader,
+  type LeaseEvent,
+  type LedgerEvent,
+  leaseId,
+  type Quarantine,
+} from './event.ts'
 import { evolve } from './evolve.ts'
+import type { Guards } from './guards.ts'
 import { assign, type Image, type PoolState } from './image.ts'
-import { type Doubt, type Finding, LEGAL_CHANGES, LIFECYCLE, stateAfter } from './lifecycle.ts'
-import { POLICY } from './policy.ts'
+import { conditionOf, type Doubt, type Finding, LIFECYCLE, mayFollow } from './lifecycle.ts'
 import { NO_OPTIONS } from './pool.ts'
-import type { RuleName } from './rules.ts'
 
 export type Batch = {
   readonly image: Image
@@ -24,11 +29,9 @@ export type Batch = {
   readonly freshness: Map<string, Freshness>
   /** Answers of this batch by the key of their request. */
   readonly remembered: Map<string, Remembered & RequestName & { readonly seq: number }>
-  /** Rules taken out, to show that each is needed. */
-  readonly without: ReadonlySet<RuleName>
+  readonly guards: Guards
 }
 
-/** Who writes an event, and what for. */
 export type By = Pick<Command, 'actor' | 'cause' | 'requestId' | 'traceId'>
 
 type Body<E> = E extends LedgerEvent ? Omit<E, keyof EventHeader> : never
@@ -49,31 +52,31 @@ export function change(
   by: By,
   finding: Finding,
   before: AddressRecord,
-  fields: Partial<Omit<AddressRecord, 'state'>> = {},
+  fields: Partial<Omit<AddressRecord, 'state' | 'ended'>> = {},
   details: LeaseEvent['details'] = null,
 ): AddressRecord {
   const { image, now } = batch
   const row = LIFECYCLE[finding]
   const last = image.records.get(before.address)
-  const state = stateAfter(row, before.state)
-  if (!LEGAL_CHANGES.has(`${last?.state ?? 'FREE'} ${row.event} ${state}`))
-    throw new Error(`${finding}: no row for ${before.address}, which is ${last?.state}`)
-  const record = { ...before, state, ...fields, seq: image.head + 1, at: now }
+  if (!mayFollow(finding, last))
+    throw new Error(`${finding}: no row for ${before.address}, which is ${conditionOf(last)}`)
+  const state = row.state ?? before.state
+  const ended = row.to === 'RELEASED' || row.to === 'REAPED' ? row.to : null
+  const record = { ...before, state, ended, ...fields, seq: image.head + 1, at: now }
   emit(batch, by, { type: row.event, record, previous: last?.seq ?? 0, details })
   return record
 }
 
-/** Keeps an address: on whose word, and why. */
 export function quarantine(
   batch: Batch,
   by: By,
   finding: Doubt,
   before: AddressRecord,
-  word: Omit<Quarantine, 'at' | 'reason'>,
+  why: Omit<Quarantine, 'at' | 'reason'>,
   details: LeaseEvent['details'] = null,
 ): AddressRecord {
-  const said = { reason: LIFECYCLE[finding].to, ...word, at: batch.now }
-  return change(batch, by, finding, before, { confirmBy: null, quarantine: said }, details)
+  const quarantine = { reason: LIFECYCLE[finding].to, ...why, at: batch.now }
+  return change(batch, by, finding, before, { confirmBy: null, quarantine }, details)
 }
 
 export function setFreshness(batch: Batch, freshness: Freshness): void {
@@ -93,10 +96,9 @@ export function freshnessOf(
   return batch.freshness.get(source) ?? batch.known.freshness.get(source) ?? undefined
 }
 
-/** For judgements of the present. */
-export function presentOf(batch: Batch): Present {
-  const { image, now } = batch
-  return { image, now, freshness: (source) => freshnessOf(batch, source) }
+export function presentOf(batch: Batch): Present & Pick<Batch, 'guards'> {
+  const { image, now, guards } = batch
+  return { image, now, guards, freshness: (source) => freshnessOf(batch, source) }
 }
 
 export function viewOf(image: Image, record: AddressRecord, reused = false): LeaseView {
@@ -119,7 +121,7 @@ export function viewOf(image: Image, record: AddressRecord, reused = false): Lea
   }
 }
 
-/** A new lease of an address, for nobody yet. */
+/** A new lease of an address, without an owner yet. */
 export function blank({ image, now }: Batch, { pool }: PoolState, address: string): AddressRecord {
   return {
     address,
@@ -139,25 +141,4 @@ export function blank({ image, now }: Batch, { pool }: PoolState, address: strin
     availableAt: null,
     ended: null,
   }
-}
-
-/**
- * The word of a caller or source has quarantined as many addresses as it may (opnsense#10285: one client drained a /24), or
- * its node holds as many of the pool as it may.
- */
-export function quarantineQuotaReached(
-  batch: Batch,
-  poolState: PoolState,
-  { by, node }: Pick<Quarantine, 'by' | 'node'>,
-): boolean {
-  const { image, without } = batch
-  if (without.has('ONE_WORD_FILLS_NO_POOL')) return false
-  return (
-    (image.quarantinedBy.get(by) ?? 0) >= POLICY.quarantinesPerCaller || isNodeFull(batch, poolState, node)
-  )
-}
-
-export function isNodeFull({ without }: Batch, { pool, heldOn }: PoolState, node: string): boolean {
-  if (pool.nodeLimit === undefined || node === '' || without.has('NODE_HAS_A_LIMIT')) return false
-  return (heldOn.get(node) ?? 0) >= pool.nodeLimit
 }

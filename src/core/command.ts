@@ -1,5 +1,5 @@
 /**
- * What may be asked of a network. Commands arrive valid in shape (lengths, characters and limits are the API's business);
+ * The commands of a network. They arrive valid in shape (the API checks lengths, characters and limits);
  * what depends on the state of the network is decided. `Known` is what the image lacks and the loop reads for a batch.
  */
 import type {
@@ -34,7 +34,7 @@ type Envelope = {
 }
 
 export type Claim = {
-  /** Names in order of preference; empty stands for the default pool of each family. */
+  /** Names in order of preference; empty: the default pool of each family. */
   readonly pools: readonly string[]
   readonly address: string | null
   readonly preferPrevious: boolean
@@ -45,21 +45,18 @@ export type LeaseReference =
   | { readonly token: number; readonly owner: Owner | null }
   | { readonly token: null; readonly owner: Owner }
 
-/** A lease at the version that was looked at. */
 type Judged = { readonly token: number; readonly version: number }
 
-/** What is changed in a pool: only what is present. */
 export type PoolChange = Partial<Omit<PoolSettings, 'prefixLength' | 'reapPolicy'>> & {
   readonly reapPolicy?: Partial<ReapPolicy>
 }
 
-type Said = {
+type Bodies = {
   readonly reserve: {
     readonly owner: Owner
     readonly node: string
     readonly labels: Labels
     readonly claims: readonly Claim[]
-    /** Canonical addresses that the caller sees in use. */
     readonly liveAddresses: readonly string[]
     readonly confirmWithinMs: number | null
     readonly confirmed: boolean
@@ -81,11 +78,10 @@ type Said = {
     readonly why: string
   }
   readonly reap: Judged & { readonly why: string }
-  /** An operator's word that a node is gone for good: ends what is placed there up to `head`. */
+  /** An operator says that a node is gone for good: ends what is placed there up to `head`. */
   readonly reapNode: { readonly node: string; readonly head: number; readonly why: string }
   readonly updateLabels: { readonly token: number; readonly version: number | null; readonly labels: Labels }
 
-  /** A job's finding that a promise was broken. */
   readonly expire: Judged
   /** The judge's finding that nothing uses the lease; it is judged again in full. */
   readonly reapProven: Judged
@@ -115,7 +111,6 @@ type Said = {
     /** CLOCK: how far the clock was stepped forward. */
     readonly stepMs?: number
   }
-  /** Null: all of them. */
   readonly resumeHold: { readonly hold: HoldCause | null; readonly why: string }
   readonly createPool: { readonly pool: PoolInput }
   readonly updatePool: { readonly name: string; readonly version: number | null; readonly change: PoolChange }
@@ -141,7 +136,7 @@ type Said = {
     /** What the report was begun at: number of the log, and time. */
     readonly head: number
     readonly begunAt: number
-    /** That `head` was answered to this source; only asked of one beyond the log. */
+    /** It is proven that `head` was answered to this source. It matters only beyond the log. */
     readonly proven: boolean
     /** Everything that the source declares to see is in it. */
     readonly complete: boolean
@@ -150,20 +145,20 @@ type Said = {
     readonly entries: readonly Entry[]
     /** Listed until now and not in the report. */
     readonly vanished: readonly Entry[]
-    /** `after`: the report before, which a list that is said to be unchanged, or was compared, must follow. */
+    /** `after`: the report before. An unchanged or compared list must follow it. */
     readonly last: { readonly entries: number; readonly digest: string; readonly after: number } | null
   }
 }
 
-export type Command<T extends keyof Said = keyof Said> = {
-  readonly [K in T]: Envelope & { readonly type: K } & Said[K]
+export type Command<T extends keyof Bodies = keyof Bodies> = {
+  readonly [K in T]: Envelope & { readonly type: K } & Bodies[K]
 }[T]
 
 // What the image lacks.
 
 export type Counted = { readonly sequence: number; readonly head: number; readonly at: number }
 
-/** How a source stands by its reports: a row of `source_report`. */
+/** What is known of a source by its reports: a row of `source_report`. */
 export type Freshness = {
   readonly source: string
   readonly epoch: string
@@ -190,11 +185,9 @@ export type LookUp = {
   readonly source: string
   readonly address: string
   readonly owner: { readonly kind: string; readonly name: string; readonly uid: string }
-  /** `wanted`: asked, and not answered yet. */
   readonly answer: 'wanted' | 'live' | 'terminal' | 'gone' | 'unknown' | 'error'
   readonly terminalSince: number | null
   readonly detail: string
-  /** Head of the log when it was asked. */
   readonly head: number
   readonly askedAt: number
   readonly attempts: number
@@ -217,19 +210,14 @@ export type Remembered = {
   readonly answer: Answer
 }
 
-/** Has an entry for whatever was asked. */
+/** It has an entry for each key of the prefetch. */
 export type Known = {
-  /** Life of the database. */
   readonly identity: string
-  /** By the key of their name. */
   readonly requests: ReadonlyMap<string, Remembered>
   /** What a lease was last, before its address went on to another. Null: no lease of this token has ended. */
   readonly endedByToken: ReadonlyMap<number, AddressRecord | null>
-  /** By attachment key. */
   readonly endedByOwner: ReadonlyMap<string, readonly AddressRecord[]>
-  /** Null: the source has not reported. */
   readonly freshness: ReadonlyMap<string, Freshness | null>
-  /** By address. */
   readonly lookUps: ReadonlyMap<string, readonly LookUp[]>
 }
 
@@ -241,7 +229,6 @@ export type LeaseView = Omit<AddressRecord, 'state' | 'seq' | 'token' | 'at' | '
     readonly leaseId: string
     readonly network: string
     readonly pool: string
-    /** RELEASED and REAPED: it has ended. */
     readonly state: LeaseState | 'RELEASED' | 'REAPED'
     readonly version: number
     readonly fencingToken: number
@@ -261,7 +248,7 @@ export type Taken = {
   readonly vanished: number
 }
 
-/** What an accepted command answers; remembered, and said again to whoever repeats the request. Plain JSON. */
+/** The answer of an accepted command, remembered for a repeated request. Plain JSON. */
 export type Answer = {
   readonly leases: readonly LeaseView[]
   readonly pool?: PoolView
@@ -275,6 +262,5 @@ export type Answer = {
   readonly unlisted?: number
   readonly report?: Taken
   readonly items?: readonly Answer[]
-  /** Of a dry run. */
   readonly outcomes?: readonly (Answer | Refusal)[]
 }

@@ -1,19 +1,21 @@
 /** Commands about a lease or an address: Confirm, Release, Quarantine, Reap, expiry, labels. */
 import { isDeepStrictEqual } from 'node:util'
-import { barsOf, isLate, isOfAnotherNode, type Use } from './attention.ts'
-import {
-  type Batch,
-  type By,
-  blank,
-  change,
-  emit,
-  freshnessOf,
-  quarantine,
-  quarantineQuotaReached,
-  viewOf,
-} from './batch.ts'
+import { isLate, isOfAnotherNode, type Use } from './attention.ts'
+import { type Batch, type By, blank, change, emit, freshnessOf, quarantine, viewOf } from './batch.ts'
 import type { Actor, Answer, Command } from './command.ts'
 import { type AddressRecord, type Details, type Entry, leaseId, type Quarantine } from './event.ts'
+import {
+  closed,
+  excluded,
+  idOf,
+  illegal,
+  isPlacedFor,
+  leaseLost,
+  mayTouch,
+  quarantineQuotaReached,
+  suspended,
+  unplacedOf,
+} from './guards.ts'
 import {
   blockAt,
   evidenceAt,
@@ -29,17 +31,9 @@ import {
   sightingsOf,
 } from './image.ts'
 import { confirmableUntil, entryOf } from './judge.ts'
-import { type Finding, mayFollow } from './lifecycle.ts'
-import {
-  attachmentKey,
-  describeOwner,
-  isListedAs,
-  type Owner,
-  RESERVE_KIND,
-  sameAttachment,
-} from './owner.ts'
-import { eraOf, POLICY, reapPolicy } from './policy.ts'
-import type { Pool } from './pool.ts'
+import { type Doubt, type Finding, mayFollow } from './lifecycle.ts'
+import { attachmentKey, describeOwner, isListedAs, RESERVE_KIND, sameAttachment } from './owner.ts'
+import { POLICY, reapPolicy } from './policy.ts'
 import { contains } from './ranges.ts'
 import { atVersion, beyondHead, invalid, type Refusal, refusal, unknownLease } from './refusal.ts'
 
@@ -76,14 +70,14 @@ export function confirm(batch: Batch, by: By, record: HeldRecord, details: Detai
 }
 
 /**
- * A promise made again is life: whoever is told once more that the lease is his will use the address, so its age and the
- * proofs under way begin anew (2.4). Said again soon it writes nothing: retries write nothing, and the age protects.
+ * A lease that is answered again will be used: its age and the proofs under way begin anew (2.4). Soon after its last change
+ * this writes nothing: the age protects it.
  */
 export function renew(batch: Batch, by: By, record: HeldRecord): AddressRecord {
-  const { minimumAgeMs } = reapPolicy(poolOf(batch.image, record).reapPolicy)
+  const { minimumAgeMs } = reapPolicy(batch.image.pools.get(record.poolId)!.pool.reapPolicy)
   const isYoung = batch.now - record.at < Math.min(POLICY.renewAfterMs, minimumAgeMs / 2)
   if (isYoung || record.confirmBy !== null) return record
-  if (batch.without.has('PROMISE_RENEWS_THE_AGE')) return record
+  if (!batch.guards.PROMISE_RENEWS_THE_AGE) return record
   return change(batch, by, 'renew', record)
 }
 
@@ -104,9 +98,9 @@ export function decideRelease(batch: Batch, command: Command<'release'>): Answer
 
 function release(batch: Batch, command: Command<'release'>, record: HeldRecord): AddressRecord {
   const { removal, actor } = command
-  const word = wordOf(actor)
+  const reporter = reporterOf(actor)
   const details = actor.node === null ? null : { tokenNode: actor.node }
-  const isReleased = removal === 'CONFIRMED' || batch.without.has('UNCONFIRMED_REMOVAL_IS_KEPT')
+  const isReleased = removal === 'CONFIRMED' || !batch.guards.UNCONFIRMED_REMOVAL_IS_KEPT
   if (record.state !== 'QUARANTINED' && isReleased) return end(batch, command, 'release', record, details)
   if (record.state === 'QUARANTINED') {
     const isIts = mayFollow('release', record) && !isListedForAnother(batch.image, record)
@@ -114,19 +108,18 @@ function release(batch: Batch, command: Command<'release'>, record: HeldRecord):
   }
   if (removal === 'UNCONFIRMED') {
     const why = 'removal was not confirmed'
-    return quarantine(batch, command, 'releaseUnconfirmed', record, { ...word, why })
+    return quarantine(batch, command, 'releaseUnconfirmed', record, { ...reporter, why })
   }
-  const poolState = poolStateOf(batch.image, record)
-  const said = { ...word, why: 'another host answers for the address' }
+  const poolState = batch.image.pools.get(record.poolId)!
+  const inUse = { ...reporter, why: 'another host answers for the address' }
   if (quarantineQuotaReached(batch, poolState, { by: actor.name, node: '' }))
-    return quarantine(batch, command, 'inUse', record, said)
+    return quarantine(batch, command, 'inUse', record, inUse)
   const released = end(batch, command, 'release', record, details, null)
-  quarantine(batch, command, 'inUse', blank(batch, poolState, record.address), said)
+  quarantine(batch, command, 'inUse', blank(batch, poolState, record.address), inUse)
   return released
 }
 
-/** On whose word, and of which node, something is quarantined. */
-export function wordOf({ name, node }: Actor): Pick<Quarantine, 'by' | 'node'> {
+export function reporterOf({ name, node }: Actor): Pick<Quarantine, 'by' | 'node'> {
   return { by: name, node: node ?? '' }
 }
 
@@ -142,8 +135,8 @@ function isListedForAnother(image: Image, record: HeldRecord): boolean {
 }
 
 /**
- * Ends a lease: its address cools. Where another was seen there since the lease was made, the address is kept, for nobody,
- * until everybody who was seen is proven gone. `other` is null where that is proven, or the end is an operator's word.
+ * Ends a lease: its address cools. Where another owner was seen since the lease was made, the address is quarantined
+ * without an owner until all that were seen there are proven gone. `other` is null where that is proven, or an operator ends it.
  */
 export function end(
   batch: Batch,
@@ -154,26 +147,36 @@ export function end(
   other = seenBeside(batch, record),
 ): AddressRecord {
   const { image, now } = batch
-  const poolState = poolStateOf(image, record)
-  const ended = finding === 'release' ? 'RELEASED' : 'REAPED'
-  const fields = { ended, confirmBy: null, availableAt: now + restsMs(image, poolState) } as const
+  const poolState = image.pools.get(record.poolId)!
+  const fields = { confirmBy: null, availableAt: now + restsMs(image, poolState) }
   if (other === null) return change(batch, by, finding, record, fields, details)
   const freed = change(batch, by, finding, record, fields, { ...details, contested: true })
-  const why = `${other.source} has listed ${describeOwner(other.owner!)} there while ${describeOwner(record.owner!)} held it`
-  const word = { by: other.source, node: image.sources.get(other.source)!.declaration.node }
-  const fresh = blank(batch, poolState, record.address)
-  quarantine(batch, by, 'contest', fresh, { ...word, why }, evidenceOf(other))
+  const why = `has listed ${describeOwner(other.owner!)} there while ${describeOwner(record.owner!)} held it`
+  quarantineListed(batch, by, 'contest', blank(batch, poolState, record.address), other, why)
   return freed
 }
 
+export function quarantineListed(
+  batch: Batch,
+  by: By,
+  finding: Doubt,
+  record: AddressRecord,
+  seen: Sighting,
+  does = `lists ${seen.owner === null ? 'somebody' : describeOwner(seen.owner)} there`,
+): void {
+  const { node } = batch.image.sources.get(seen.source)!.declaration
+  const why = `${seen.source} ${does}`
+  quarantine(batch, by, finding, record, { by: seen.source, node, why }, evidenceOf(seen))
+}
+
 /**
- * Of a lease that another than its holder was listed at since it was made: by whom, if its word may quarantine one more.
- * The sources of a node that is gone are none.
+ * The entry of another owner at a lease since it was made, if its source may quarantine one more. Sources of a node that is
+ * gone do not count.
  */
 function seenBeside(batch: Batch, record: HeldRecord, gone: string | null = null): Sighting | null {
-  const { image, without } = batch
+  const { image, guards } = batch
   const { owner, address, token } = record
-  const poolState = poolStateOf(image, record)
+  const poolState = image.pools.get(record.poolId)!
   const mayKeep = ({ source }: Sighting) => {
     const { node } = image.sources.get(source)!.declaration
     return node !== gone && !quarantineQuotaReached(batch, poolState, { by: source, node })
@@ -181,12 +184,12 @@ function seenBeside(batch: Batch, record: HeldRecord, gone: string | null = null
   const isBeside = (one: Sighting) =>
     one.owner !== null &&
     one.owner.kind !== RESERVE_KIND &&
-    // Who is listed at a spare of its node has it.
+    // A workload that is listed at a spare of its node has it.
     !(owner!.kind === RESERVE_KIND && one.node === record.node) &&
     !isListedAs(owner!, one.owner) &&
     image.sources.get(one.source)!.state === 'ENABLED' &&
     (isLive(one) || one.appearedHead >= token)
-  if (owner === null || without.has('CONTESTED_IS_KEPT')) return null
+  if (owner === null || !guards.CONTESTED_IS_KEPT) return null
   return evidenceAt(image, address).find((one) => isBeside(one) && mayKeep(one)) ?? null
 }
 
@@ -209,8 +212,8 @@ export function decideQuarantine(batch: Batch, command: Command<'quarantine'>): 
   const bad = found.seq === 0 ? null : mayTouch(image, actor, found)
   if (bad !== null) return bad
   const isDone = !mayFollow('quarantine', found)
-  const word = { ...wordOf(actor), why }
-  const kept = isDone ? found : quarantine(batch, command, 'quarantine', found, word)
+  const reason = { ...reporterOf(actor), why }
+  const kept = isDone ? found : quarantine(batch, command, 'quarantine', found, reason)
   return { leases: [viewOf(image, kept)] }
 }
 
@@ -220,7 +223,7 @@ function atAddress(batch: Batch, address: string): AddressRecord | Refusal {
   const block = blockAt(image, address)
   if (block === null) return invalid('address', `${address} is in no pool of network ${image.name}`)
   if (!contains(block.poolState.pool.allocatable, block.value))
-    return excluded(block.address, block.poolState.pool)
+    return excluded(block.address, block.poolState.pool.name)
   const record = image.records.get(block.address)
   return isHeld(record) ? record : blank(batch, block.poolState, block.address)
 }
@@ -240,22 +243,20 @@ export function decideReap(batch: Batch, command: Command<'reap'>): Answer | Ref
 export function decideReapNode(batch: Batch, command: Command<'reapNode'>): Answer | Refusal {
   const { image } = batch
   const { node, head } = command
-  const shut = barred(batch, 'REAP')
-  if (shut !== null) return shut
+  const refused = suspended(batch, 'REAP')
+  if (refused !== null) return refused
   if (head > image.head) return beyondHead('head', head, image.head)
   const reporting = reportingFrom(batch, node)
   if (reporting !== null) return reporting
-  const isElsewhere = (one: ReturnType<typeof sightingsOf>[number]) => {
+  const isElsewhere = (one: Sighting) => {
     const at = image.sources.get(one.source)?.declaration.node ?? ''
     return isLive(one) && (at === '' ? one.node !== node : at !== node)
   }
+  const isKept = ({ address }: HeldRecord) =>
+    batch.guards.NODE_ELSEWHERE_KEEPS && sightingsOf(image, address).some(isElsewhere)
   const placed = [...image.records.values()]
     .filter(isHeld)
-    .filter((one) => one.node === node && one.seq <= head && mayFollow('reapNode', one))
-    .filter(
-      ({ address }) =>
-        batch.without.has('NODE_ELSEWHERE_KEEPS') || !sightingsOf(image, address).some(isElsewhere),
-    )
+    .filter((one) => one.node === node && one.seq <= head && mayFollow('reapNode', one) && !isKept(one))
   // First, so that of what its sources listed nothing stays as evidence of a lease that ends.
   for (const [source, { declaration, epoch, state }] of image.sources) {
     if (declaration.node !== node || state === 'RETIRED') continue
@@ -269,10 +270,9 @@ export function decideReapNode(batch: Batch, command: Command<'reapNode'>): Answ
   return { leases: ended.map((record) => viewOf(image, record)) }
 }
 
-/** A node whose source has reported within two intervals is not gone. */
 function reportingFrom(batch: Batch, node: string): Refusal | null {
-  const { image, now, without } = batch
-  if (without.has('NODE_THAT_REPORTS_STAYS')) return null
+  const { image, now, guards } = batch
+  if (!guards.NODE_THAT_REPORTS_STAYS) return null
   for (const [source, { declaration, state }] of image.sources) {
     const reportedAt = freshnessOf(batch, source)?.reportedAt ?? 0
     if (declaration.node !== node || state === 'RETIRED' || isLate(now, reportedAt, declaration)) continue
@@ -283,7 +283,6 @@ function reportingFrom(batch: Batch, node: string): Refusal | null {
   return null
 }
 
-/** Ends a source's epoch and what it lists. */
 export function closeLists(
   batch: Batch,
   by: By,
@@ -293,15 +292,14 @@ export function closeLists(
 ): void {
   const { epoch } = batch.image.sources.get(source)!
   const vanished = listed.map((one) => unlisted(batch, entryOf(one)))
-  const said = { source, epoch: epoch?.name ?? '', sequence: 0, head, appeared: [], vanished }
-  emit(batch, by, { type: 'source.reported', details: { ...said, closed: true } })
+  const details = { source, epoch: epoch?.name ?? '', sequence: 0, head, appeared: [], vanished }
+  emit(batch, by, { type: 'source.reported', details: { ...details, closed: true } })
 }
 
 /** One wrong list must not free an address at once: what is listed no more rests as what is released does. */
-export function unlisted({ image, now, without }: Batch, entry: Entry): Entry {
+export function unlisted({ image, now, guards }: Batch, entry: Entry): Entry {
   const block = blockAt(image, entry.address)
-  if (block === null || isHeld(image.records.get(block.address)) || without.has('UNLISTED_RESTS'))
-    return entry
+  if (block === null || isHeld(image.records.get(block.address)) || !guards.UNLISTED_RESTS) return entry
   return { ...entry, restsUntil: now + restsMs(image, block.poolState) }
 }
 
@@ -322,22 +320,16 @@ export function decideExpire(batch: Batch, command: Command<'expire'>): Answer |
 
 /** When a lease expires; null: never, because it has no deadline, was confirmed, or was listed. */
 export function expiresAt(
-  { image, without }: Pick<Batch, 'image' | 'without'>,
+  { image, guards }: Pick<Batch, 'image' | 'guards'>,
   record: AddressRecord,
 ): number | null {
   if (record.state !== 'RESERVED' || record.confirmBy === null) return null
-  // Promised in a log that may have lost its Confirm: only proof of absence ends it (12.4).
-  if (eraOf(record.token) < image.network!.era && !without.has('NEW_ERA_RECOVERS')) return null
-  if (evidenceAt(image, record.address).length > 0 && !without.has('SEEN_NEVER_EXPIRES')) return null
-  if (without.has('GRACE_AFTER_THE_DEADLINE')) return record.confirmBy
-  return confirmableUntil(record, reapPolicy(poolOf(image, record).reapPolicy).confirmGraceMs)
+  if (guards.expire.some(({ keeps }) => keeps(image, record as HeldRecord))) return null
+  if (!guards.GRACE_AFTER_THE_DEADLINE) return record.confirmBy
+  return confirmableUntil(record, reapPolicy(image.pools.get(record.poolId)!.pool.reapPolicy).confirmGraceMs)
 }
 
-/** When it expired; null: it has not. */
-export function expiredAt(
-  at: Pick<Batch, 'image' | 'without' | 'now'>,
-  record: AddressRecord,
-): number | null {
+export function expiredAt(at: Pick<Batch, 'image' | 'guards' | 'now'>, record: AddressRecord): number | null {
   const due = expiresAt(at, record)
   return due === null || at.now <= due ? null : due
 }
@@ -351,7 +343,7 @@ export function decideUpdateLabels(batch: Batch, command: Command<'updateLabels'
   return { leases: [viewOf(image, change(batch, command, 'label', record, { labels }))] }
 }
 
-// Which lease is meant.
+// Which lease it is.
 
 /** The leases that Confirm and Release are about, held or ended. By owner, those that the caller may touch. */
 function resolveLease(
@@ -361,9 +353,9 @@ function resolveLease(
   const { image, known } = batch
   let found: readonly AddressRecord[]
   if (token === null) {
-    const unplaced = type === 'confirm' ? unplacedOf(batch, actor, owner) : null
+    const unplaced = type === 'confirm' ? unplacedOf(image, actor, owner) : null
     if (unplaced !== null) return unplaced
-    const isOwn = (one: AddressRecord) => isPlacedFor(batch, actor, one)
+    const isOwn = (one: AddressRecord) => isPlacedFor(batch.guards, actor, one)
     found = leasesOfAttachment(image, owner).filter(isOwn)
     if (found.length === 0)
       found = freedByHolder(image, owner).filter((one) => sameAttachment(one.owner!, owner) && isOwn(one))
@@ -390,17 +382,16 @@ function byToken({ image, known }: Batch, token: number): AddressRecord | Refusa
   return unknownLease(leaseId(image.name, token), token, image.head)
 }
 
-/** A held lease, at the version that was looked at. */
 function heldAt(
   batch: Batch,
   { actor, token, version }: Command<'reap' | 'expire' | 'reapProven' | 'updateLabels'>,
 ): HeldRecord | Refusal {
-  const { image, without } = batch
+  const { image, guards } = batch
   const record = byToken(batch, token)
   if ('reason' in record) return record
   if (!isHeld(record)) return leaseLost(image, record, '')
   const id = idOf(image, record)
-  const looked = without.has('VERSION_IS_JUDGED_AGAIN') ? null : version
+  const looked = guards.VERSION_IS_JUDGED_AGAIN ? version : null
   return (
     mayTouch(image, actor, record) ?? atVersion(`lease ${id}`, record.seq, looked, { leaseId: id }) ?? record
   )
@@ -413,93 +404,5 @@ export function judged(
   use: Use = 'REAP',
 ): HeldRecord | Refusal {
   const record = heldAt(batch, command)
-  return 'reason' in record ? record : (barred(batch, use) ?? record)
-}
-
-function poolStateOf(image: Image, { poolId }: AddressRecord): PoolState {
-  return image.pools.get(poolId)!
-}
-
-function poolOf(image: Image, record: AddressRecord): Pool {
-  return poolStateOf(image, record).pool
-}
-
-// Refusals.
-
-/** What bars it in this network; null: nothing. */
-export function barred({ image, now, without }: Batch, use: Use): Refusal | null {
-  const bar = barsOf(image, now, use).find(
-    ({ cause }) => cause !== 'RECOVERING' || !without.has('NEW_ERA_RECOVERS'),
-  )
-  if (bar === undefined) return null
-  const state = bar.cause === 'RECOVERING' ? 'RECOVERING' : 'HELD'
-  const metadata = { network: image.name, state, era: String(image.network!.era) }
-  return refusal('NETWORK_RECOVERING', bar.text, metadata, bar.retryAfterMs)
-}
-
-/**
- * Of a caller that is bound to a node what is placed elsewhere is only an address that is taken: not its own, not an older
- * life, not in a limit.
- */
-export function isPlacedFor({ without }: Batch, { node }: Actor, record: AddressRecord): boolean {
-  return node === null || record.node === node || without.has('ONE_NODE_TOUCHES_ITS_OWN')
-}
-
-/** A lease of the very same attachment on no node can only be of a caller that is bound to none: it is not the agent's to have. */
-export function unplacedOf({ image }: Batch, actor: Actor, owner: Owner): Refusal | null {
-  if (actor.node === null) return null
-  const found = leasesOfAttachment(image, owner).find((one) => one.node === '' && one.state !== 'QUARANTINED')
-  return found === undefined ? null : mayTouch(image, actor, found)
-}
-
-/** An agent acts on leases of its own node only: moving a workload is the orchestrator's word. */
-export function mayTouch(image: Image, { node }: Actor, record: AddressRecord): Refusal | null {
-  if (node === null || record.node === node) return null
-  if (!isHeld(record)) return leaseLost(image, record, '')
-  const message = `this token is bound to node ${node}, lease ${idOf(image, record)} is on another`
-  return refusal('PERMISSION_DENIED', message, { node })
-}
-
-export function closed(owner: Owner): Refusal {
-  const who = describeOwner(owner)
-  const why = 'this incarnation was released or superseded; a call that was overtaken by it holds nothing'
-  return refusal('ATTACHMENT_CLOSED', `${who}: ${why}`, { owner: who })
-}
-
-export function excluded(address: string, { name }: Pool): Refusal {
-  const message = `${address} is excluded from pool ${name} and never handed out`
-  return refusal('ADDRESS_EXCLUDED', message, { address, pool: name })
-}
-
-function leaseLost(image: Image, record: AddressRecord, remedy: string): Refusal {
-  const id = idOf(image, record)
-  return refusal('LEASE_LOST', `lease ${id} has ended${remedy}`, {
-    leaseId: id,
-    address: record.address,
-    state: record.ended!,
-    endedAt: new Date(record.at).toISOString(),
-  })
-}
-
-export function illegal(
-  image: Image,
-  record: AddressRecord,
-  message: string,
-  retryAfterMs?: number,
-): Refusal {
-  return refusal('ILLEGAL_STATE', message, stateMetadata(image, record), retryAfterMs)
-}
-
-export function idOf(image: Image, record: AddressRecord): string {
-  return leaseId(image.name, record.token)
-}
-
-export function stateMetadata(image: Image, record: AddressRecord): Record<string, string> {
-  return {
-    leaseId: idOf(image, record),
-    address: record.address,
-    state: record.ended ?? record.state,
-    ...(record.state === 'QUARANTINED' && { quarantineReason: record.quarantine!.reason }),
-    ...(record.owner !== null && { holder: describeOwner(record.owner) }),
-  }
+  return 'reason' in record ? record : (suspended(batch, use) ?? record)
 }

@@ -45,14 +45,14 @@ export function decideEndRecovery(batch: Batch, command: Command<'endRecovery'>)
 }
 
 /**
- * The log is an older copy of itself, or lost its end: all later numbers are above any that was known or lost.
+ * The log is an older copy of itself, or its end is missing: all later numbers are above any that was known.
  * Several processes may find out at the same time: the era that has begun is begun.
  */
 export function decideBeginEra(batch: Batch, command: Command<'beginEra'>): Answer | Refusal {
   const { image, known } = batch
   const { above, recovering, why } = command
   const { era: before, holds } = image.network!
-  // Whoever read the secret of proofs can prove any number: no network must end by that of the last era.
+  // A leaked secret of proofs can prove any number. One of the last era must not end the network.
   const proven = eraOf(holds.SOURCE_AHEAD?.details.number ?? 0)
   const era = Math.max(before, eraOf(above), proven < LAST_ERA ? proven : 0) + 1
   if (era > LAST_ERA) {

@@ -5,7 +5,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { type Batch, type By, emit } from './batch.ts'
 import type { Answer, Command } from './command.ts'
-import { idOf } from './decide-lease.ts'
+import { idOf } from './guards.ts'
 import { addressValue, type Image, isHeld, poolNamed, recordsIn, restedBy } from './image.ts'
 import { POLICY } from './policy.ts'
 import { buildPool, type Pool, type PoolInput, parsePoolSettings } from './pool.ts'
@@ -78,8 +78,8 @@ export function decideDeletePool(batch: Batch, command: Command<'deletePool'>): 
 
 /** Held or cooling addresses that the pool would let go of. */
 function inTheWay(batch: Batch, pool: Pool, after: Pool | null): Refusal | null {
-  const { image, now, without } = batch
-  if (without.has('POOL_KEEPS_WHAT_IS_HELD')) return null
+  const { image, now, guards } = batch
+  if (!guards.POOL_KEEPS_WHAT_IS_HELD) return null
   const held: string[] = []
   const cooling: string[] = []
   let last = 0

@@ -5,14 +5,7 @@
  * listed: that protects, and decides nothing.
  */
 import { isDeepStrictEqual } from 'node:util'
-import {
-  coverageOf,
-  currentReports,
-  isOfAnotherNode,
-  placedBefore,
-  recoveryOf,
-  witnessesOf,
-} from './attention.ts'
+import { coverageOf, currentReports, placedBefore, recoveryOf, witnessesOf } from './attention.ts'
 import {
   type Batch,
   type By,
@@ -20,17 +13,15 @@ import {
   change,
   emit,
   freshnessOf,
-  isNodeFull,
   presentOf,
-  quarantine,
-  quarantineQuotaReached,
   setFreshness,
   viewOf,
 } from './batch.ts'
 import type { Answer, Command, Freshness } from './command.ts'
-import { closeLists, confirm, end, evidenceOf, judged, unlisted } from './decide-lease.ts'
+import { closeLists, confirm, end, evidenceOf, judged, quarantineListed, unlisted } from './decide-lease.ts'
 import { type AddressRecord, type Details, type Entry, type SourceDeclaration, TERMINAL } from './event.ts'
 import { isSame, ownerOf } from './evolve.ts'
+import { isElsewhere, isNodeFull, quarantineQuotaReached } from './guards.ts'
 import {
   blockAt,
   type HeldRecord,
@@ -45,8 +36,7 @@ import {
   sightingsOf,
 } from './image.ts'
 import { judge } from './judge.ts'
-import type { Doubt } from './lifecycle.ts'
-import { describeOwner, isListedAs, type Owner, RESERVE_KIND } from './owner.ts'
+import { isListedAs, type Owner, RESERVE_KIND } from './owner.ts'
 import { eraOf, POLICY } from './policy.ts'
 import { isSingle } from './pool.ts'
 import { contains } from './ranges.ts'
@@ -125,7 +115,7 @@ export function decideRetireSource(batch: Batch, command: Command<'retireSource'
   return { leases: [], source: image.sources.get(id)!, unwitnessed, unlisted }
 }
 
-/** Who calls in vain was registered after the dump: what it would list is in use, and nobody knows. Only a recovery waits for it. */
+/** An unregistered source that calls may be missing from the dump: what it would list is in use. Only a recovery waits for it. */
 export function decideUnknownSource(batch: Batch, command: Command<'unknownSource'>): Answer {
   const { image } = batch
   const { source, actor } = command
@@ -171,10 +161,10 @@ export function decideReport(batch: Batch, command: Report): Answer | Refusal {
   const isNew = isPresent && (opens || fresh?.epoch !== epoch || fresh.era !== image.network!.era)
   const present = fresh === undefined || isNew ? newFreshness(batch, command, fresh) : fresh
   const trusts =
-    batch.without.has('ONLY_COUNTED_REPORTS_DECIDE') ||
+    !batch.guards.ONLY_COUNTED_REPORTS_DECIDE ||
     (flaws.length === 0 && source.state === 'ENABLED' && present.warm)
 
-  // Not trusted, its word that something has ended is none (a late list may say so of what runs again).
+  // A list that is not trusted ends nothing: it may be late, and the workload may run again.
   const appeared = command.entries
     .filter((entry) => (trusts || entry.state !== TERMINAL) && isNews(image, id, entry))
     .map((entry) => (entry.state === TERMINAL ? unlisted(batch, entry) : entry))
@@ -210,7 +200,7 @@ export function decideReport(batch: Batch, command: Report): Answer | Refusal {
 function ahead(batch: Batch, command: Report, source: SourceState): Answer {
   const { image } = batch
   const taken = { complete: false, counted: false, appeared: 0, vanished: 0 }
-  if (!command.proven && !batch.without.has('NUMBER_BEYOND_NEEDS_A_PROOF'))
+  if (!command.proven && batch.guards.NUMBER_BEYOND_NEEDS_A_PROOF)
     return { leases: [], report: { ...taken, because: ['UNPROVEN_HEAD'] } }
   if (source.state === 'ENABLED' && image.network!.holds.SOURCE_AHEAD === undefined) {
     const why = `source ${command.source} has seen number ${command.head}, this log ends at ${image.head}: it may be an older copy`
@@ -220,7 +210,6 @@ function ahead(batch: Batch, command: Report, source: SourceState): Answer {
   return { leases: [], report: { ...taken, because: ['BEYOND_HEAD'] } }
 }
 
-/** What the source lists there now for this owner. */
 function listedAs(image: Image, source: string, entry: Entry): Sighting | undefined {
   const owner = ownerOf(entry)
   return sightingsAt(image, entry.address).find(
@@ -228,35 +217,31 @@ function listedAs(image: Image, source: string, entry: Entry): Sighting | undefi
   )
 }
 
-/** New, or with another word for whether it has ended. Other words for being alive are not compared. */
+/** New, or changed between alive and ended. Other states mean alive and are not compared. */
 export function isNews(image: Image, source: string, entry: Entry): boolean {
   const known = listedAs(image, source, entry)
   if (known === undefined || known.node !== (entry.node ?? '')) return true
   return (known.state === TERMINAL) !== (entry.state === TERMINAL)
 }
 
-/** Of an epoch that begins. */
 function newFreshness(
   { image, now }: Batch,
   { source, epoch }: Report,
   before: Freshness | undefined,
 ): Freshness {
-  return {
-    source,
-    epoch,
-    era: image.network!.era,
-    warm: false,
-    sequence: before?.sequence ?? 0,
-    digest: '',
-    entries: -1,
-    counted: [],
-    countedTotal: before?.era === image.network!.era ? before.countedTotal : 0,
-    reportedAt: now,
-    completeAt: null,
-    completeHead: null,
-    partialSince: null,
-    partialBecause: [],
-  }
+  const { era } = image.network!
+  const countedTotal = before?.era === era ? before.countedTotal : 0
+  return { ...COLD, source, epoch, era, sequence: before?.sequence ?? 0, countedTotal, reportedAt: now }
+}
+const COLD = {
+  warm: false,
+  digest: '',
+  entries: -1,
+  counted: [],
+  completeAt: null,
+  completeHead: null,
+  partialSince: null,
+  partialBecause: [],
 }
 
 /** A report counts at least half an interval after the last one that did: k misses are k looks. */
@@ -265,7 +250,6 @@ export function isSpaced({ declaration }: SourceState, { counted }: Freshness, b
   return last === undefined || begunAt - last.at >= POLICY.countedAfterIntervals * declaration.intervalMs
 }
 
-/** How a source stands after a report. */
 export function freshnessAfter(
   before: Freshness,
   { sequence, head, begunAt, last }: Pick<Report, 'sequence' | 'head' | 'begunAt' | 'last'>,
@@ -287,7 +271,7 @@ export function freshnessAfter(
   return {
     ...before,
     sequence,
-    // Not trusted, it ended nothing that it no longer lists; said to be unchanged, the same list never would.
+    // What it no longer lists has not ended yet, if it was not trusted: then the whole list must come again.
     digest: trusts ? digest : '',
     entries,
     // Two complete reports, the second with no more entries than the first: it is not still filling its list.
@@ -306,12 +290,9 @@ export function freshnessAfter(
 
 /** The report that completes the observation of a new era ends the recovery. */
 function endRecovery(batch: Batch, command: Report): void {
-  const { image, without } = batch
   const recovery = recoveryOf(presentOf(batch))
-  if (recovery === null || recovery.unreported.length > 0) return
-  if (image.network!.holds.CLOCK !== undefined && !without.has('CLOCK_HOLD_KEEPS_RECOVERY')) return
-  const isKeptOpen = recovery.unknown.length > 0 || recovery.needsOperator
-  if (isKeptOpen && !without.has('UNKNOWN_SOURCE_KEEPS_RECOVERY_OPEN')) return
+  if (recovery === null) return
+  if (batch.guards.recovery.some(({ keeps }) => keeps(recovery, batch.image.network!))) return
   const details = { why: 'every enabled source has reported' }
   emit(batch, { ...command, cause: 'OBSERVED' }, { type: 'recovery.ended', details })
 }
@@ -319,14 +300,14 @@ function endRecovery(batch: Batch, command: Report): void {
 // What follows from what is listed.
 
 export function decideRecheck(batch: Batch, command: Command<'recheck'>): Answer {
-  const again = batch.without.has('LISTED_IS_LOOKED_AT_AGAIN') ? [] : command.addresses
+  const again = batch.guards.LISTED_IS_LOOKED_AT_AGAIN ? command.addresses : []
   for (const address of again) reconcileAddress(batch, command, address, (one) => believedHead(batch, one))
   return { leases: [] }
 }
 
 /**
- * The newest counted head of a source that is enabled and warm, of what its counted list had; null: it only protects. What
- * a partial or late list has added since is no word of that head.
+ * The newest counted head of a source that is enabled and warm, for an entry of its counted list. Null: the entry only
+ * protects; a partial or late list has added it since.
  */
 export function believedHead(
   batch: Pick<Batch, 'image' | 'known' | 'freshness'>,
@@ -376,7 +357,7 @@ function reconcileAddress(
   const seen = listed.sightings.flatMap((sighting): readonly Believed[] => {
     const head = believed(sighting)
     if (head === null) return []
-    return [{ sighting, head: batch.without.has('OLDER_LISTS_ONLY_PROTECT') ? Infinity : head }]
+    return [{ sighting, head: batch.guards.OLDER_LISTS_ONLY_PROTECT ? head : Infinity }]
   })
   const taker = isHeld(record) ? takerOf(batch, record, seen) : undefined
   if (isHeld(record) && taker === undefined) {
@@ -386,7 +367,7 @@ function reconcileAddress(
       (one) =>
         !isOwn(one) && one.head >= record.token && mayContest(batch, block.poolState, record, one.sighting),
     )
-    if (other !== undefined && !batch.without.has('OTHER_OWNER_IS_A_CONFLICT')) {
+    if (other !== undefined && batch.guards.OTHER_OWNER_IS_A_CONFLICT) {
       quarantineListed(batch, by, 'conflict', record, other.sighting)
     } else if (record.state === 'RESERVED') {
       const isPlaced = ({ sighting }: Believed) => record.node === '' || !isElsewhere(batch, sighting, record)
@@ -413,7 +394,7 @@ function reconcileAddress(
   const isGivenUp =
     isClosed(image, owner, node, batch.now) ||
     (wasHis && (record.ended === 'RELEASED' || record.quarantine?.reason === 'SUPERSEDED'))
-  if (isGivenUp && !batch.without.has('RELEASED_BUT_LIVE_IS_KEPT')) {
+  if (isGivenUp && batch.guards.RELEASED_BUT_LIVE_IS_KEPT) {
     if (!isSpent(found)) quarantineListed(batch, by, 'listedAfterRelease', adopted, found)
     return
   }
@@ -422,21 +403,21 @@ function reconcileAddress(
 }
 
 /**
- * Who holds a free address from now on. A node's source speaks for the kinds that it declares: for others, and for
- * infrastructure, nobody does. A source that tells no interface lists the one that Reserve takes by default.
+ * The owner that adopts a free address; null: none. A node's source speaks for the kinds that it declares, and never for
+ * infrastructure. An entry without an interface has the default of Reserve.
  */
-function adoptable({ image, without }: Batch, { source, owner }: Sighting): Owner | null {
+function adoptable({ image, guards }: Batch, { source, owner }: Sighting): Owner | null {
   if (owner === null) return null
   const { node, ownerKinds } = image.sources.get(source)!.declaration
   const isDeclared = ownerKinds.includes(owner.kind) && owner.kind !== 'infrastructure'
-  if (node !== '' && !isDeclared && !without.has('ONE_NODE_TOUCHES_ITS_OWN')) return null
+  if (node !== '' && !isDeclared && guards.ONE_NODE_TOUCHES_ITS_OWN) return null
   return owner.interface === '' ? { ...owner, interface: 'eth0' } : owner
 }
 
 /** A spare that is listed on its own node for a workload: the workload has it, whichever source of the node or of all says so first. */
 function takerOf(batch: Batch, record: HeldRecord, seen: readonly Believed[]): Sighting | undefined {
   if (record.owner?.kind !== RESERVE_KIND || record.state === 'QUARANTINED') return undefined
-  if (batch.without.has('SPARE_IS_ADOPTED')) return undefined
+  if (!batch.guards.SPARE_IS_ADOPTED) return undefined
   return seen.find(
     ({ sighting, head }) =>
       head >= record.token &&
@@ -444,10 +425,6 @@ function takerOf(batch: Batch, record: HeldRecord, seen: readonly Believed[]): S
       record.node !== '' &&
       adoptable(batch, sighting) !== null,
   )?.sighting
-}
-
-function isElsewhere(batch: Batch, sighting: Sighting, record: AddressRecord): boolean {
-  return !batch.without.has('ONE_NODE_TOUCHES_ITS_OWN') && isOfAnotherNode(batch.image, sighting, record)
 }
 
 /**
@@ -462,36 +439,20 @@ function mayContest(batch: Batch, poolState: PoolState, record: HeldRecord, sigh
   const { node } = source.declaration
   if (node === '' || recovering !== null) return true
   const fresh = freshnessOf(batch, id)
-  // Whatever its process: one that begins epoch after epoch would spoil others' leases for ever.
+  // Of any epoch: a source that begins epoch after epoch would spoil others' leases for ever.
   const hasCounted = fresh?.era === era && fresh.countedTotal >= 2
   if (eraOf(record.token) < era && !hasCounted) return true
   if (isElsewhere(batch, sighting, record) && record.state !== 'RESERVED') return false
   return !quarantineQuotaReached(batch, poolState, { by: id, node: node === record.node ? '' : node })
 }
 
-/** Quarantines it on a source's word. */
-function quarantineListed(
-  batch: Batch,
-  by: By,
-  finding: Doubt,
-  record: AddressRecord,
-  sighting: Sighting,
-): void {
-  const { source, owner } = sighting
-  const { node } = batch.image.sources.get(source)!.declaration
-  const why = `${source} lists ${owner === null ? 'somebody' : describeOwner(owner)} there`
-  quarantine(batch, by, finding, record, { by: source, node, why }, evidenceOf(sighting))
-}
-
-// Taking back.
-
 /** The judge again, in full, on what is read under the lock. */
 export function decideReapProven(batch: Batch, command: Command<'reapProven'>): Answer | Refusal {
-  const { image, now, without, known } = batch
+  const { image, now, guards, known } = batch
   const record = judged(batch, command, 'REAP_ABSENT')
   if ('reason' in record) return record
   const lookUps = known.lookUps.get(record.address) ?? []
-  const { verdict, because, proof } = judge({ ...presentOf(batch), without, lookUps }, record)
+  const { verdict, because, proof } = judge({ ...presentOf(batch), lookUps }, record)
   if (verdict !== 'reap') {
     const why = because.map(({ text }) => text).join('; ')
     return refusal('ILLEGAL_STATE', `it is kept: ${why}`, { address: record.address })
@@ -500,7 +461,7 @@ export function decideReapProven(batch: Batch, command: Command<'reapProven'>): 
   let held = 0
   for (const { counts } of image.pools.values()) held += counts.RESERVED + counts.ACTIVE + counts.QUARANTINED
   const isMany = recent > POLICY.heldAboveReaps && recent > POLICY.heldAboveShare * held
-  if (isMany && !without.has('MANY_REAPS_HOLD')) {
+  if (isMany && guards.MANY_REAPS_HOLD) {
     const why = `${recent} leases of ${held} would have been reaped as absent within an hour; look at the sources, then resume`
     emit(batch, command, { type: 'reconcile.held', details: { hold: 'TOO_MANY_REAPS', why } })
     return { leases: [] }

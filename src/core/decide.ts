@@ -11,6 +11,7 @@ import * as network from './decide-network.ts'
 import * as pool from './decide-pool.ts'
 import * as report from './decide-report.ts'
 import { decideReserve, quarantineSeen } from './decide-reserve.ts'
+import { isPlacedFor } from './guards.ts'
 import { type Image, isHeld, rollback } from './image.ts'
 import { type Refusal, refusal } from './refusal.ts'
 
@@ -107,7 +108,6 @@ function decideAll(batch: Batch, { items }: Command<'allOrNothing'>): Answer | R
   return { leases: [], items: answers }
 }
 
-/** `decide` undoes what it made. */
 function decideDryRun(batch: Batch, { items }: Command<'dryRun'>): Answer {
   const outcomes = items.map((item) => {
     const outcome = decide(batch, item)
@@ -119,7 +119,7 @@ function decideDryRun(batch: Batch, { items }: Command<'dryRun'>): Answer {
 /** A request that was committed before is answered as it was then, unless what it promised is no more. */
 function replayed(batch: Batch, command: Command): Outcome | null {
   const { requestId, actor, fingerprint } = command
-  if (requestId === null || batch.without.has('REQUEST_IS_REMEMBERED')) return null
+  if (requestId === null || !batch.guards.REQUEST_IS_REMEMBERED) return null
   const { key } = requestName(actor.node ?? '', requestId)
   const found = batch.remembered.get(key) ?? batch.known.requests.get(key)
   if (found === undefined) return null
@@ -129,23 +129,17 @@ function replayed(batch: Batch, command: Command): Outcome | null {
   }
   const { leases, items = [] } = found.answer
   const promises = [...leases, ...items.flatMap((item) => item.leases)]
-  const gone = promises.find(({ state, fencingToken }) => {
-    const record = batch.image.byToken.get(fencingToken)
-    const isPromise = state === 'RESERVED' || state === 'ACTIVE'
-    return isPromise && (!isHeld(record) || record.state === 'QUARANTINED')
-  })
-  if (gone === undefined) {
-    for (const { state, fencingToken } of promises) {
-      const record = batch.image.byToken.get(fencingToken)
-      const isPromise = state === 'RESERVED' || state === 'ACTIVE'
-      if (isPromise && isHeld(record) && lease.isPlacedFor(batch, actor, record))
-        lease.renew(batch, command, record)
-    }
-    return { ok: true, answer: found.answer, replayed: true }
+    .filter(({ state }) => state === 'RESERVED' || state === 'ACTIVE')
+    .map((view) => ({ view, record: batch.image.byToken.get(view.fencingToken) }))
+  const gone = promises.find(({ record }) => !isHeld(record) || record.state === 'QUARANTINED')
+  if (gone !== undefined) {
+    const { leaseId, address } = gone.view
+    const message = `lease ${leaseId}, which request ${requestId} was answered, has ended or is quarantined`
+    return refuse(refusal('LEASE_LOST', message, { leaseId, address }))
   }
-  const { leaseId, address } = gone
-  const message = `lease ${leaseId}, which request ${requestId} was answered, has ended or is quarantined`
-  return refuse(refusal('LEASE_LOST', message, { leaseId, address }))
+  for (const { record } of promises)
+    if (isHeld(record) && isPlacedFor(batch.guards, actor, record)) lease.renew(batch, command, record)
+  return { ok: true, answer: found.answer, replayed: true }
 }
 
 function quarantinedSince({ events }: Batch, from: number): readonly string[] {

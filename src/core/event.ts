@@ -41,19 +41,18 @@ export type AddressRecord = {
   readonly at: number
   /** Number of the event that made the lease, of a FREE address its last one: the fencing token. */
   readonly token: number
-  /** Null only in quarantine, where nobody known holds the address, and FREE after it. */
+  /** Null only in a quarantine without an owner, and FREE after it. */
   readonly owner: Owner | null
   readonly node: string
   readonly labels: Labels
   readonly reservedAt: number
   readonly confirmedAt: number | null
-  /** Only of RESERVED. */
   readonly confirmBy: number | null
   /** Only of QUARANTINED, and kept when that lease ended. */
   readonly quarantine: Quarantine | null
   /** Only of FREE: cooling until then. */
   readonly availableAt: number | null
-  /** Only of FREE: RELEASED by its owner, or REAPED without its word. */
+  /** Only of FREE: RELEASED by its owner, or REAPED. */
   readonly ended: 'RELEASED' | 'REAPED' | null
 }
 
@@ -64,9 +63,7 @@ export type EventHeader = {
   readonly seq: number
   /** The ledger's clock: the database's, never before the event before it; milliseconds since 1970. */
   readonly at: number
-  /** Who: a token's name, a source, or a job. */
   readonly actor: string
-  /** What for: the RPC's name, or the finding of a job. */
   readonly cause: string
   readonly requestId: string | null
   readonly traceId: string | null
@@ -101,10 +98,10 @@ export type LeaseEventType = Extract<EventType, `lease.${string}`>
 
 export type NetworkSettings = { readonly description: string; readonly labels: Labels }
 
-/** push: it reports. The others are asked by ipledger. */
+/** push: it reports. ipledger polls the others. */
 export type SourceKind = 'push' | 'docker' | 'kubernetes' | 'http'
 
-/** What a source declares. Of what it cannot see, its silence says nothing (calico#5044). */
+/** Its silence says nothing of what it does not declare to see (calico#5044). */
 export type SourceDeclaration = {
   readonly id: string
   readonly kind: SourceKind
@@ -113,27 +110,26 @@ export type SourceDeclaration = {
   readonly ownerKinds: readonly string[]
   readonly families: readonly (4 | 6)[]
   readonly intervalMs: number
-  /** Of a source that is asked: where and how, as its kind reads it. Never a secret. */
+  /** Of a source that is polled: where and how, as its kind reads it. Never a secret. */
   readonly settings: Details
 }
 
-/** The source's word for a workload that has ended and is listed all the same; every other word means alive. */
+/** The state of a workload that has ended and is still listed; every other state means alive. */
 export const TERMINAL = 'terminal'
 
 /** What a source lists at an address. Empty fields are left out, so that logs stay small. */
 export type Entry = {
   readonly address: string
-  /** Absent: in use, and whose it is is not known. Then the other fields of the owner are absent as well. */
+  /** Absent: in use by an unknown owner. Then the other fields of the owner are absent as well. */
   readonly kind?: string
   readonly name?: string
   readonly uid?: string
   readonly incarnation?: string
-  /** Absent: not told. */
+  /** Absent: not known. */
   readonly interface?: string
   readonly node?: string
-  /** Only `terminal` means anything else than alive. */
   readonly state?: string
-  /** Of what is listed live no more: nobody else than this attachment gets the address before. */
+  /** Of what is listed live no more: only this attachment gets the address before. */
   readonly restsUntil?: number
 }
 
@@ -146,7 +142,6 @@ export type LedgerEvent = EventHeader &
         readonly record: AddressRecord
         /** Number of the address's event before this one; 0: this is its first. */
         readonly previous: number
-        /** What it was decided on. */
         readonly details: Details | null
       }
     | {
@@ -160,7 +155,6 @@ export type LedgerEvent = EventHeader &
           readonly era: number
           readonly recovering: boolean
           readonly identity: string
-          /** The last number of the log before it. */
           readonly after: number
           readonly why: string
         }
@@ -194,7 +188,7 @@ export type LedgerEvent = EventHeader &
           readonly epoch: string
           readonly sequence: number
           readonly head: number
-          /** Listed now: new, or with another word for being alive or ended. */
+          /** Listed now: new, or changed between alive and ended. */
           readonly appeared: readonly Entry[]
           readonly vanished: readonly Entry[]
           readonly opened?: true

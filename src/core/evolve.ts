@@ -1,11 +1,9 @@
 /** What an event does to the image. Total: any event that the log holds can be applied. The only caller of `put…`. */
-import type { Entry, EventOf, LedgerEvent } from './event.ts'
-import { TERMINAL } from './event.ts'
+import { type Entry, type EventOf, type LedgerEvent, TERMINAL } from './event.ts'
 import {
   assign,
   blockAt,
   type Image,
-  isClosing,
   isHeld,
   type NetworkState,
   put,
@@ -18,6 +16,7 @@ import {
   sightingsAt,
   sightingsOf,
 } from './image.ts'
+import { isClosing } from './lifecycle.ts'
 import { isListedAs, type Owner, sameAttachment } from './owner.ts'
 import { POLICY } from './policy.ts'
 import { buildPool } from './pool.ts'
@@ -32,12 +31,9 @@ export function evolve(image: Image, event: LedgerEvent): void {
     const isContested = event.details?.contested === true
     const isOver = isHeld(record) ? record.token === record.seq && !isSuccessor : !isContested
     const isIts = ({ owner }: Sighting) => owner !== null && isListedAs(record.owner!, owner)
-    if (isOver || isContested)
-      forget(
-        image,
-        sightingsOf(image, record.address),
-        (one) => one.vanishedSeq !== null && (isOver || isIts(one)),
-      )
+    const sightings = sightingsOf(image, record.address)
+    if ((isOver || isContested) && sightings.length > 0)
+      forget(image, sightings, (one) => one.vanishedSeq !== null && (isOver || isIts(one)))
     return
   }
   switch (event.type) {
@@ -248,7 +244,6 @@ export function ownerOf(entry: Entry): Owner | null {
   }
 }
 
-/** The same owner, as this source lists it. */
 export function isSame(sighting: Sighting, source: string, owner: Owner | null): boolean {
   if (sighting.source !== source) return false
   return owner === null || sighting.owner === null

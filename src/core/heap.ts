@@ -1,4 +1,4 @@
-/** A binary min-heap. Entries that went stale stay until they come up; whoever takes one checks it. */
+/** A binary min-heap. Stale entries stay until they come up; the caller checks what it takes. */
 export function createHeap<T>(isBefore: (a: T, b: T) => boolean) {
   const items: T[] = []
   return {

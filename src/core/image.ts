@@ -6,23 +6,24 @@
  * `put…` do the same for pools, sources and sightings. While a journal is open each notes its inverse, so that a batch is
  * undone by running the notes backwards. Only `evolve` calls them.
  *
- * Free space is stored nowhere else: untouched is what has no record, free is what has a FREE record, longest free first.
+ * Free space is stored only here: untouched is what has no record, free is what has a FREE record, longest free first.
  * What a source lists as live is in neither queue until it is listed no more, so that passing it over costs nothing; then it
  * rests (`readyAt`).
  *
  * Size: about 0.7 KB an address that was ever touched.
  */
-import { blockSize, formatValue, type IpAddress, isMalformed, parseAddress } from './address.ts'
-import type {
-  AddressRecord,
-  EventOf,
-  HoldCause,
-  NetworkSettings,
-  Quarantine,
-  SourceDeclaration,
+import { blockSize, formatValue, type IpAddress, readAddress } from './address.ts'
+import {
+  type AddressRecord,
+  type EventOf,
+  type HoldCause,
+  type LeaseState,
+  type NetworkSettings,
+  type SourceDeclaration,
+  TERMINAL,
 } from './event.ts'
-import { type LeaseState, TERMINAL } from './event.ts'
 import { createHeap } from './heap.ts'
+import { countsForReporter, isClosing } from './lifecycle.ts'
 import { attachmentKey, type Owner, SEPARATOR, sameAttachment } from './owner.ts'
 import { POLICY } from './policy.ts'
 import { blockOf, type Pool } from './pool.ts'
@@ -74,13 +75,13 @@ export type SourceState = {
 }
 
 /**
- * What a source lists at an address. Kept when it vanished: for as long as the lease that it was listed for is held, and where
- * nobody holds the address until it has rested and any source reports.
+ * What a source lists at an address. Kept when it vanished: while the lease that it was listed for is held; at a free address until
+ * it has rested and any source reports.
  */
 export type Sighting = {
   readonly source: string
   readonly address: string
-  /** Null: whose it is is not known. */
+  /** Null: the owner is not known. */
   readonly owner: Owner | null
   readonly node: string
   readonly state: string
@@ -91,7 +92,7 @@ export type Sighting = {
   readonly vanishedSeq: number | null
   readonly terminalSeq: number | null
   readonly terminalAt: number | null
-  /** Of one that is live no more where nobody holds the address: nobody else than its owner gets the address before. */
+  /** Of one that is live no more at a free address: only its owner gets the address before. */
   readonly restsUntil: number | null
 }
 
@@ -117,17 +118,18 @@ export function newImage(name: string, mostTouched = Number.POSITIVE_INFINITY) {
     held: createIndex<HeldRecord>(),
     /** FREE, by the last owner's name. */
     freeByName: createIndex<AddressRecord>(),
-    /** Addresses in quarantine by who put them there, where the word of one caller or source sufficed. */
+    /** Addresses that one caller or source has put into quarantine. */
     quarantinedBy: new Map<string, number>(),
     pools: new Map<number, PoolState>(),
     /** By first address, v4 before v6. */
     poolsInOrder: [] as readonly PoolState[],
+    /** Of each family the pool that says so; else its only pool. */
+    defaultPools: [] as readonly PoolState[],
     sources: new Map<string, SourceState>(),
     /** Longest report interval of an enabled source; 0: none is enabled. */
     slowestIntervalMs: 0,
     /** By the address of the lease, which for a block is its first one; outside of pools, by the address itself. */
     sightings: new Map<string, readonly Sighting[]>(),
-    /** What a source lists now. */
     listedBy: new Map<string, Set<Sighting>>(),
     /** What is listed no more and rests, and what did; the first to have rested first. */
     resting: createHeap<Sighting>((a, b) => a.restsUntil! < b.restsUntil!),
@@ -206,7 +208,6 @@ export function put(image: Image, address: string, record: AddressRecord | undef
   image.journal?.push(() => put(image, address, before))
 }
 
-/** Puts a record into the indexes and counts, or takes it out of them. */
 function index(image: Image, poolState: PoolState | null, record: AddressRecord, change: 1 | -1): void {
   const { token, owner, quarantine, state } = record
   if (change === 1) image.byToken.set(token, record)
@@ -217,15 +218,11 @@ function index(image: Image, poolState: PoolState | null, record: AddressRecord,
     image.held[how](owner.name, record)
   } else if (owner !== null) image.freeByName[how](owner.name, record)
   if (poolState !== null) count(poolState, record, change)
-  if (state === 'QUARANTINED' && isOnOneWord(quarantine!)) add(image.quarantinedBy, quarantine!.by, change)
+  if (state === 'QUARANTINED' && countsForReporter(quarantine!))
+    add(image.quarantinedBy, quarantine!.by, change)
 }
 
-function isOnOneWord({ reason, node }: Quarantine): boolean {
-  if (reason === 'CONFLICT') return node !== ''
-  return reason === 'FOREIGN' || reason === 'RELEASED_BUT_LIVE' || reason === 'IN_USE'
-}
-
-/** By state, and against the limits of the node that holds it and of the node on whose word it is quarantined. */
+/** By state, and against the limits of the node that holds it and of the node that reported it. */
 function count(
   { counts, heldOn }: PoolState,
   { state, node, quarantine }: AddressRecord,
@@ -234,8 +231,8 @@ function count(
   counts[state] += change
   if (state === 'FREE') return
   if (node !== '') add(heldOn, node, change)
-  const word = state === 'QUARANTINED' ? quarantine!.node : ''
-  if (word !== '' && word !== node) add(heldOn, word, change)
+  const reporter = state === 'QUARANTINED' ? quarantine!.node : ''
+  if (reporter !== '' && reporter !== node) add(heldOn, reporter, change)
 }
 
 function add(counts: Map<string, number>, key: string, change: number): void {
@@ -245,9 +242,9 @@ function add(counts: Map<string, number>, key: string, change: number): void {
 }
 
 export function addressValue(address: string): IpAddress {
-  const parsed = parseAddress(address)
-  if (isMalformed(parsed)) throw new Error(`not a canonical address: ${parsed.malformed}`)
-  return parsed
+  const read = readAddress(address)
+  if (read === null) throw new Error(`not an address: ${address}`)
+  return read
 }
 
 /** The lease that an address belongs to: its first address, and the pool that contains it. */
@@ -270,7 +267,7 @@ export function poolNamed(image: Image, name: string): PoolState | undefined {
   return image.poolsInOrder.find(({ pool }) => pool.name === name)
 }
 
-// Who holds what.
+// Holders.
 
 export type HeldRecord = AddressRecord & { readonly state: LeaseState }
 
@@ -287,7 +284,6 @@ export function leasesOfHolder(image: Image, owner: Owner): readonly HeldRecord[
   return ofHolder(image.held, owner).sort((a, b) => a.token - b.token)
 }
 
-/** FREE addresses that this holder had last, the latest first. */
 export function freedByHolder(image: Image, owner: Owner): readonly AddressRecord[] {
   return ofHolder(image.freeByName, owner).sort((a, b) => b.seq - a.seq)
 }
@@ -303,7 +299,7 @@ function ofHolder<R extends AddressRecord>(records: Index<R>, { kind, name, inte
 /** On one node, or everywhere: empty. */
 export function putClosing(image: Image, owner: Owner, node: string, at: number): void {
   if (owner.incarnation === '') return
-  const key = closingKey(owner, node)
+  const key = attachmentKey(owner) + SEPARATOR + node
   const before = image.closings.get(key)
   image.closings.delete(key)
   image.closings.set(key, at)
@@ -320,8 +316,6 @@ export function putClosing(image: Image, owner: Owner, node: string, at: number)
   })
 }
 
-const closingKey = (owner: Owner, node: string) => attachmentKey(owner) + SEPARATOR + node
-
 /**
  * Reserve and Confirm of what is placed on a node were overtaken by the attachment's Release or by a newer life (4.2): of a
  * caller of this node, or of one that is bound to none.
@@ -329,18 +323,12 @@ const closingKey = (owner: Owner, node: string) => attachmentKey(owner) + SEPARA
 export function isClosed(image: Image, owner: Owner, node: string, now: number): boolean {
   if (owner.incarnation === '') return false
   for (const where of node === '' ? [''] : ['', node]) {
-    const closedAt = image.closings.get(closingKey(owner, where))
+    const closedAt = image.closings.get(attachmentKey(owner) + SEPARATOR + where)
     if (closedAt !== undefined && now < closedAt + POLICY.retryHorizonMs) return true
   }
   return leasesOfAttachment(image, owner).some(
     (one) => isClosing(one) && (one.quarantine!.node === '' || one.quarantine!.node === node),
   )
-}
-
-/** Quarantined by its owner's own doing: superseded, or released otherwise than with a confirmed removal. */
-export function isClosing({ state, quarantine }: AddressRecord): boolean {
-  if (state !== 'QUARANTINED') return false
-  return ['SUPERSEDED', 'REMOVAL_UNCONFIRMED', 'IN_USE'].includes(quarantine!.reason)
 }
 
 // Sources.
@@ -367,6 +355,10 @@ export function putPool(image: Image, id: number, pool: Pool | undefined): void 
   image.poolsInOrder = [...image.pools.values()].sort(
     (a, b) => a.pool.family - b.pool.family || (a.pool.range.first < b.pool.range.first ? -1 : 1),
   )
+  image.defaultPools = [4, 6].flatMap((family) => {
+    const pools = image.poolsInOrder.filter((one) => one.pool.family === family)
+    return pools.find((one) => one.pool.isDefault) ?? (pools.length === 1 ? pools : [])
+  })
   regroup(image)
   if (state !== null) {
     for (const record of recordsIn(image, state.pool)) {
@@ -392,9 +384,8 @@ function emptyPool(pool: Pool) {
     holes: createHeap<bigint>((a, b) => a < b),
     /** Everything untouched and not in `holes` is at or above it. */
     cursor: 0n,
-    /** Touched addresses, by state. */
     counts: { FREE: 0, RESERVED: 0, ACTIVE: 0, QUARANTINED: 0 },
-    /** Leases placed on a node, and those in quarantine on the word of its callers and sources. */
+    /** Leases placed on a node, and those that its callers and sources have quarantined. */
     heldOn: new Map<string, number>(),
   }
 }
@@ -404,7 +395,6 @@ export function compareFreed(a: Freed, b: Freed): number {
   return a.availableAt - b.availableAt || a.seq - b.seq || (a.address < b.address ? -1 : 1)
 }
 
-/** Records of the blocks of a pool's range. */
 export function* recordsIn(image: Image, pool: Pool): Generator<AddressRecord> {
   for (const record of image.records.values()) {
     const { family, value } = addressValue(record.address)
@@ -413,7 +403,7 @@ export function* recordsIn(image: Image, pool: Pool): Generator<AddressRecord> {
   }
 }
 
-/** Puts an address where candidates come from, if it is free and nobody lists it. */
+/** Puts an address where candidates come from, if it is free and not listed. */
 export function pushFree(image: Image, poolState: PoolState, address: string): void {
   const record = image.records.get(address)
   if (isHeld(record) || isListed(image, address)) return
@@ -424,10 +414,6 @@ export function pushFree(image: Image, poolState: PoolState, address: string): v
     poolState.free.push({ availableAt: ready, seq: record?.seq ?? 0, address })
     if (poolState.free.size > poolState.compactAt) compact(image, poolState)
   } else if (value < poolState.cursor) poolState.holes.push(value)
-}
-
-function touchedIn({ counts: { FREE, RESERVED, ACTIVE, QUARANTINED } }: PoolState): number {
-  return FREE + RESERVED + ACTIVE + QUARANTINED
 }
 
 /** Entries go stale when leases are taken by name. The next time is when there are twice as many, so that an entry costs little. */
@@ -470,7 +456,8 @@ export function restedBy(image: Image, now: number): number {
  * what it does not use.
  */
 export function takeCandidate(image: Image, poolState: PoolState, now: number): string | null {
-  const spread = touchedIn(poolState) < POLICY.touchFirst
+  const { FREE, RESERVED, ACTIVE, QUARANTINED } = poolState.counts
+  const spread = FREE + RESERVED + ACTIVE + QUARANTINED < POLICY.touchFirst
   return (
     (spread ? takeUntouched(image, poolState) : null) ??
     takeRested(image, poolState, restedBy(image, now)) ??
@@ -489,14 +476,11 @@ export function nextCooledAt(image: Image, poolState: PoolState): number | null 
 }
 
 function takeRested(image: Image, poolState: PoolState, now: number): string | null {
-  for (;;) {
-    const entry = poolState.free.peek()
-    if (entry === undefined || entry.availableAt > now) return null
-    poolState.free.pop()
-    if (!isCurrent(image, entry)) continue
-    while (poolState.free.peek()?.address === entry.address) poolState.free.pop()
-    return entry.address
-  }
+  const ready = nextCooledAt(image, poolState)
+  if (ready === null || ready > now) return null
+  const { address } = poolState.free.pop()!
+  while (poolState.free.peek()?.address === address) poolState.free.pop()
+  return address
 }
 
 function takeUntouched(image: Image, poolState: PoolState): string | null {
@@ -519,7 +503,9 @@ function takeUntouched(image: Image, poolState: PoolState): string | null {
 }
 
 function isUntouched(image: Image, address: string): boolean {
-  return !image.records.has(address) && !isListed(image, address) && readyAt(image, address) === null
+  if (image.records.has(address)) return false
+  const sightings = image.sightings.get(address)
+  return sightings === undefined || !sightings.some((one) => isLive(one) || one.restsUntil !== null)
 }
 
 // Sightings.
@@ -551,7 +537,6 @@ export function sightingsAt(image: Image, address: string): readonly Sighting[] 
   )
 }
 
-/** Somebody lists it as live, or in doubt. */
 export function isListed(image: Image, block: string): boolean {
   return sightingsOf(image, block).some(isLive)
 }

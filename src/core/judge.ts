@@ -1,9 +1,9 @@
 /**
- * Whether nothing uses a held lease any more. Pure: the image, how its sources stand, what they answered, the time.
+ * Whether nothing uses a held lease any more. Pure: the image, the reports and answers of sources, the time.
  *
  * Everything that is in doubt is alive: silence, an error, a source that is not enabled or not warm, no witness at all.
  * Each rule is a value in a list and says why the lease is kept; a lease that no rule keeps is reaped. Where only answers
- * are lacking, the witnesses are to be asked.
+ * are missing, the witnesses are to be asked.
  */
 import {
   type Coverage,
@@ -19,12 +19,10 @@ import { evidenceAt, type HeldRecord, isLive, type Sighting } from './image.ts'
 import { mayFollow } from './lifecycle.ts'
 import { describeOwner, type Owner } from './owner.ts'
 import { POLICY, type ReapPolicy, reapPolicy } from './policy.ts'
-import type { RuleName } from './rules.ts'
 
 /** Why a lease is kept; the code is stable. */
 export type Reason = { readonly code: string; readonly source: string; readonly text: string }
 
-/** A question to a source: does this workload still exist? */
 export type Question = {
   readonly source: string
   readonly address: string
@@ -41,25 +39,23 @@ export type Judgement = {
 }
 
 export type Evidence = Present & {
-  /** Of the lease's address. */
   readonly lookUps: readonly LookUp[]
-  readonly without: ReadonlySet<RuleName>
+  readonly guards: { readonly reap: readonly JudgeRule[] }
 }
 
 type Witness = {
   readonly id: string
   readonly isEnabled: boolean
-  /** Null: it is not enabled. */
   readonly enabledAt: number | null
   /** It has reported in this epoch and era, with its warm-up behind it. */
   readonly isWarm: boolean
-  /** It covers the lease, or has listed its owner where it is placed: of whom it never saw it proves nothing. */
+  /** It covers the lease, or has listed its owner where it is placed. */
   readonly couldSee: boolean
   /** Number of the log after which it must miss the lease. */
   readonly since: number
   /** Counted reports without anyone there, oldest first. */
   readonly missed: readonly Counted[]
-  /** Whom it can be asked for: of kinds that it sees, or listed there by itself. */
+  /** Owners that it can be asked for: of kinds that it sees, or listed there by itself. */
   readonly parties: readonly Owner[]
 }
 
@@ -74,12 +70,16 @@ export type Proof = {
   readonly lookUps: readonly LookUp[]
 }
 
-type Rule = { readonly name: RuleName; readonly keeps: (proof: Proof) => Iterable<Reason> }
+export type JudgeRule = {
+  readonly name: Uppercase<string>
+  /** It goes by reports and answers, which the image has not. */
+  readonly reads?: true
+  readonly keeps: (proof: Proof) => Iterable<Reason>
+}
 
 const because = (code: string, source: string, text: string): Reason => ({ code, source, text })
 
-/** The rules, in the order in which their reasons are told. */
-const JUDGE_RULES: readonly Rule[] = [
+export const JUDGE_RULES = [
   {
     name: 'OPERATOR_AND_INFRASTRUCTURE_STAY',
     *keeps({ record }) {
@@ -94,8 +94,8 @@ const JUDGE_RULES: readonly Rule[] = [
     name: 'DOUBT_IS_LIFE',
     *keeps({ sightings, witnesses }) {
       for (const { source, owner } of sightings.filter(isLive)) {
-        const whom = owner === null ? 'somebody' : describeOwner(owner)
-        yield because('LISTED_LIVE', source, `${source} lists ${whom} there`)
+        const listed = owner === null ? 'somebody' : describeOwner(owner)
+        yield because('LISTED_LIVE', source, `${source} lists ${listed} there`)
       }
       if (!witnesses.some(({ couldSee }) => couldSee))
         yield because('NO_WITNESS', '', 'no enabled source could have seen it')
@@ -119,7 +119,7 @@ const JUDGE_RULES: readonly Rule[] = [
       )
       if (judgedAt <= young)
         yield because('TOO_YOUNG', '', `it counts as alive for at least another ${seconds(young - judgedAt)}`)
-      // What was missed or asked before then says nothing of what may have started since: silence is life.
+      // What was missed or asked before then says nothing of what may have started since.
       else
         for (const { id, missed, parties } of witnesses) {
           if (missed.length > 0 && missed.at(-1)!.at <= young)
@@ -133,6 +133,7 @@ const JUDGE_RULES: readonly Rule[] = [
   },
   {
     name: 'EVERY_WITNESS_MISSES',
+    reads: true,
     *keeps({ witnesses, policy: { misses } }) {
       for (const { id, missed } of witnesses.filter((one) => one.missed.length < misses)) {
         const text = `${id} has sent ${missed.length} of the ${misses} counted reports in which it must be missing`
@@ -142,6 +143,7 @@ const JUDGE_RULES: readonly Rule[] = [
   },
   {
     name: 'LOOK_UP_SAYS_GONE',
+    reads: true,
     *keeps(proof) {
       for (const witness of proof.witnesses)
         for (const party of witness.parties) {
@@ -151,7 +153,7 @@ const JUDGE_RULES: readonly Rule[] = [
         }
     },
   },
-]
+] as const satisfies readonly JudgeRule[]
 
 /** When a promise is broken: after its deadline, a Confirm in flight and the drift of its caller's clock; null: none is in force. */
 export function confirmableUntil(
@@ -162,11 +164,11 @@ export function confirmableUntil(
   return confirmBy + Math.max(confirmGraceMs, (confirmBy - reservedAt) * POLICY.confirmGraceShare)
 }
 
-function isParty(party: Owner, said: Pick<Owner, 'kind' | 'uid'> | null): boolean {
-  return said?.kind === party.kind && said.uid === party.uid
+function isParty(party: Owner, seen: Pick<Owner, 'kind' | 'uid'> | null): boolean {
+  return seen?.kind === party.kind && seen.uid === party.uid
 }
 
-/** Everybody known who may be there: the owner, and whom sources saw since the lease was made. */
+/** All that may be there: the owner, and owners that sources saw since the lease was made. */
 function partiesOf(record: HeldRecord, sightings: readonly Sighting[]): readonly Owner[] {
   const parties = new Map<string, Owner>()
   for (const owner of [record.owner, ...sightings.map((sighting) => sighting.owner)])
@@ -206,14 +208,12 @@ export function judge(
   record: HeldRecord,
   coverage = coverageOf(evidence.image),
 ): Judgement {
-  return judgeProof(proofOf(evidence, record, coverage), evidence.without)
+  return judgeProof(proofOf(evidence, record, coverage), evidence.guards.reap)
 }
 
 /** Judges by a proof alone, also one out of an event of years ago, also under another policy. */
-export function judgeProof(proof: Proof, without: ReadonlySet<RuleName> = new Set()): Judgement {
-  const reasons = JUDGE_RULES.filter(({ name }) => !without.has(name)).flatMap(({ keeps }) => [
-    ...keeps(proof),
-  ])
+export function judgeProof(proof: Proof, rules: readonly JudgeRule[] = JUDGE_RULES): Judgement {
+  const reasons = rules.flatMap(({ keeps }) => [...keeps(proof)])
   const wanted = reasons.filter(({ code }) => code === 'LOOK_UP_WANTED')
   const { address, node } = proof.record
   return {

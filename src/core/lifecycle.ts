@@ -7,10 +7,11 @@ import {
   type AddressRecord,
   type LeaseEventType,
   QUARANTINE_REASONS,
+  type Quarantine,
   type QuarantineReason,
 } from './event.ts'
 
-/** The state of an address in one word: of a quarantine, its reason. */
+/** The state of an address; of a quarantine, its reason. */
 export type Condition = 'FREE' | 'RESERVED' | 'ACTIVE' | QuarantineReason
 
 type To = 'RESERVED' | 'ACTIVE' | 'RELEASED' | 'REAPED' | null
@@ -18,9 +19,9 @@ type To = 'RESERVED' | 'ACTIVE' | 'RELEASED' | 'REAPED' | null
 type Row<T extends To | QuarantineReason = To | QuarantineReason> = {
   readonly from: readonly Condition[]
   readonly event: LeaseEventType
-  /** RELEASED and REAPED: FREE. Null: the state stays. */
+  /** Null: it stays. */
   readonly to: T
-  /** For docs/concepts.md. */
+  readonly state: AddressRecord['state'] | null
   readonly when: string
 }
 
@@ -30,11 +31,11 @@ const HELD: readonly Condition[] = [...LEASED, ...QUARANTINE_REASONS]
 const heldBut = (...conditions: readonly Condition[]) => HELD.filter((one) => !conditions.includes(one))
 
 function row(from: Row['from'], event: LeaseEventType, to: To, when: string): Row<To> {
-  return { from, event, to, when }
+  return { from, event, to, state: to === null ? null : stateOf(to), when }
 }
 
 function quarantined(to: QuarantineReason, from: Row['from'], when: string): Row<QuarantineReason> {
-  return { from, event: 'lease.quarantined', to, when }
+  return { from, event: 'lease.quarantined', to, state: 'QUARANTINED', when }
 }
 
 export const LIFECYCLE = {
@@ -81,13 +82,25 @@ export type Doubt = {
 
 /** Whether a finding changes an address that is as its last event made it; undefined: it has none. */
 export function mayFollow(finding: Finding, record: AddressRecord | undefined): boolean {
-  const { state = 'FREE', quarantine = null } = record ?? {}
-  return LIFECYCLE[finding].from.includes(state === 'QUARANTINED' ? quarantine!.reason : state)
+  return LIFECYCLE[finding].from.includes(conditionOf(record))
 }
 
-export function stateAfter({ to }: Row, before: AddressRecord['state']): AddressRecord['state'] {
-  return to === null ? before : stateOf(to)
+export function conditionOf(record: AddressRecord | undefined): Condition {
+  if (record?.state === 'QUARANTINED') return record.quarantine!.reason
+  return record?.state ?? 'FREE'
 }
+
+/** Quarantined by its owner's own doing, which closes the attachment: Reserve and Confirm that it overtook are refused. */
+export function isClosing(record: AddressRecord): boolean {
+  return CLOSING.includes(conditionOf(record))
+}
+const CLOSING: readonly Condition[] = ['SUPERSEDED', 'REMOVAL_UNCONFIRMED', 'IN_USE']
+
+/** Quarantined because one caller or source says so: there is a limit to how many. */
+export function countsForReporter({ reason, node }: Quarantine): boolean {
+  return reason === 'CONFLICT' ? node !== '' : REPORTED.includes(reason)
+}
+const REPORTED: readonly Condition[] = ['FOREIGN', 'RELEASED_BUT_LIVE', 'IN_USE']
 
 function stateOf(one: Condition | 'RELEASED' | 'REAPED'): AddressRecord['state'] {
   if (one === 'FREE' || one === 'RELEASED' || one === 'REAPED') return 'FREE'
@@ -97,11 +110,11 @@ function stateOf(one: Condition | 'RELEASED' | 'REAPED'): AddressRecord['state']
 /** State before, event, state after. */
 export const LEGAL_CHANGES: ReadonlySet<string> = new Set(
   Object.values<Row>(LIFECYCLE).flatMap((row) =>
-    row.from.map(stateOf).map((before) => `${before} ${row.event} ${stateAfter(row, before)}`),
+    row.from.map(stateOf).map((before) => `${before} ${row.event} ${row.state ?? before}`),
   ),
 )
 
-/** What ends a quarantine, beside an operator's word. */
+/** What ends a quarantine, beside an operator. */
 export function exitsOf(reason: QuarantineReason, ownerKind: string | null): readonly string[] {
   const { release, proveAbsent } = LIFECYCLE
   // Rule OPERATOR_AND_INFRASTRUCTURE_STAY.

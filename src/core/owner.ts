@@ -1,5 +1,5 @@
 /**
- * Who holds a lease. The *attachment* (kind, uid, incarnation, interface) is what retries, Release and closing go by; the
+ * The owner of a lease. The *attachment* (kind, uid, incarnation, interface) is what retries, Release and closing go by; the
  * *holder* (kind, name, interface) is what supersession, `preferPrevious` and the owner limit go by. Node and labels
  * describe a lease and never identify its owner (calico#12257).
  */
@@ -48,7 +48,6 @@ export function isListedAs(owner: Owner, entry: Owner): boolean {
   )
 }
 
-/** How an owner is named in sentences for people. */
 export function describeOwner(owner: Owner): string {
   const uid = owner.uid === owner.name ? '' : ` uid ${owner.uid}`
   const incarnation = owner.incarnation === '' ? '' : ` incarnation ${owner.incarnation}`

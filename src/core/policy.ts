@@ -1,40 +1,5 @@
-/** Every default and limit in one place. Pools override some of them. Times are milliseconds; none is measured unless it says so. */
-export const POLICY = {
-  /** How long an address rests between two holders, unless its pool says otherwise. */
-  cooldownMs: 120_000,
-  /** Leases one (kind, name, interface) may hold in a pool, quarantined ones included (azure#4350). */
-  ownerLimit: 4,
-  /** Candidates one Reserve may skip because its caller sees them live. */
-  skips: 32,
-  /** Addresses in quarantine on one caller's word; beyond that they are only skipped (opnsense#10285). */
-  quarantinesPerCaller: 64,
-  /** How long a closed attachment refuses late Reserves and Confirms. */
-  retryHorizonMs: 120_000,
-  /** A lease promised again is written down again once its last change is this old: promises are life (2.4). */
-  renewAfterMs: 60_000,
-  /** How long a request id is remembered. */
-  requestMemoryMs: 24 * 3_600_000,
-  /** Rows named in a refusal that lists what is in the way. */
-  listedBlockers: 20,
-  /** Touched addresses of a pool before rested ones are handed out again. */
-  touchFirst: 65_536,
-
-  /** Between two reports of agents, and of sources that are asked, unless a source declares its own. */
-  agentIntervalMs: 30_000,
-  pulledIntervalMs: 60_000,
-  /** A report counts if it was begun at least this share of an interval after the last counted one. */
-  countedAfterIntervals: 0.5,
-  /** Counted reports kept for proofs. */
-  recentReports: 8,
-  /** A cooldown covers this many intervals of the slowest enabled source. */
-  cooldownIntervals: 2,
-  /** A source is fresh if its last complete report is at most this many intervals old. */
-  freshIntervals: 2,
-  /** After a new era, the second counted report of a source is begun at least this long after its begin. */
-  recoveryMs: 120_000,
-  /** Sources that a recovery waits for though they are not registered; when there are so many, only an operator ends it. */
-  unknownSources: 64,
-
+/** The judge's policy, which a pool may set. */
+const REAP_POLICY = {
   /** Counted reports of each witness without the workload (kubernetes#37488). */
   misses: 3,
   /** Since the last change of the lease (kubernetes#115075). */
@@ -45,7 +10,45 @@ export const POLICY = {
   terminalGraceMs: 300_000,
   /** Between a missed `confirmBy` and the reap: a Confirm in flight, the drift of the caller's clock. */
   confirmGraceMs: 60_000,
-  /** … and at least this share of `confirmWithin`. */
+} as const
+
+/** Every default and limit in one place. Pools override some of them. Times are milliseconds; none is measured unless it says so. */
+export const POLICY = {
+  /** How long an address rests between two holders, unless its pool says otherwise. */
+  cooldownMs: 120_000,
+  /** Leases one (kind, name, interface) may hold in a pool, quarantined ones included (azure#4350). */
+  ownerLimit: 4,
+  /** Candidates one Reserve may skip because its caller sees them live. */
+  skips: 32,
+  /** Addresses that one caller may quarantine; beyond that they are only skipped (opnsense#10285). */
+  quarantinesPerCaller: 64,
+  /** How long a closed attachment refuses late Reserves and Confirms. */
+  retryHorizonMs: 120_000,
+  /** A lease promised again is written down again once its last change is this old: promises are life (2.4). */
+  renewAfterMs: 60_000,
+  requestMemoryMs: 24 * 3_600_000,
+  /** Rows named in a refusal that lists what is in the way. */
+  listedBlockers: 20,
+  /** Touched addresses of a pool before rested ones are handed out again. */
+  touchFirst: 65_536,
+
+  /** Between two reports of agents, and of sources that are polled, unless a source declares its own. */
+  agentIntervalMs: 30_000,
+  pulledIntervalMs: 60_000,
+  /** A report counts if it was begun at least this share of an interval after the last counted one. */
+  countedAfterIntervals: 0.5,
+  recentReports: 8,
+  /** A cooldown covers this many intervals of the slowest enabled source. */
+  cooldownIntervals: 2,
+  /** A source is fresh if its last complete report is at most this many intervals old. */
+  freshIntervals: 2,
+  /** After a new era, the second counted report of a source is begun at least this long after its begin. */
+  recoveryMs: 120_000,
+  /** Sources that a recovery waits for though they are not registered; when there are so many, only an operator ends it. */
+  unknownSources: 64,
+
+  ...REAP_POLICY,
+  /** The confirm grace is at least this share of `confirmWithin`. */
   confirmGraceShare: 0.02,
   /** A look-up that takes longer is an error, and an error means alive. */
   lookUpTimeoutMs: 5_000,
@@ -58,25 +61,15 @@ export const POLICY = {
   holdWindowMs: 3_600_000,
   /** The database's clock was set if it advanced by this much more or less than the process's own. */
   clockStepMs: 2_000,
-  /** Changes of one report that one command carries. */
   reportSlice: 500,
-  /** Sources of a network. */
   sources: 20_000,
 } as const
 
-/** What a pool may set of the judge's policy. */
-export type ReapPolicy = {
-  readonly misses: number
-  readonly minimumAgeMs: number
-  readonly unwitnessedAgeMs: number
-  readonly terminalGraceMs: number
-  readonly confirmGraceMs: number
-}
+export type ReapPolicy = { readonly [K in keyof typeof REAP_POLICY]: number }
 
 /** The defaults, and what a pool sets otherwise. */
 export function reapPolicy(set: Partial<ReapPolicy> = {}): ReapPolicy {
-  const { misses, minimumAgeMs, unwitnessedAgeMs, terminalGraceMs, confirmGraceMs } = POLICY
-  return { misses, minimumAgeMs, unwitnessedAgeMs, terminalGraceMs, confirmGraceMs, ...set }
+  return { ...REAP_POLICY, ...set }
 }
 
 /** Of a number: below these bits it counts, above is its era. */

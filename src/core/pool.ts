@@ -8,6 +8,7 @@ import {
   type IpRange,
   isMalformed,
   maxPrefix,
+  mustParse,
   parseAddress,
   parseCidr,
   parseRange,
@@ -18,7 +19,7 @@ import { allocatable, type Range } from './ranges.ts'
 import { invalid, type Refusal } from './refusal.ts'
 import { specialPurposeIn } from './special-purpose-ranges.ts'
 
-/** AVAILABLE: allocate by the books. STRICT: only while every source has reported completely. */
+/** AVAILABLE: hand out by the log alone. STRICT: only while every source has reported completely. */
 export type Liveness = 'AVAILABLE' | 'STRICT'
 
 type Route = { readonly destination: string; readonly gateway: string }
@@ -46,7 +47,7 @@ export type PoolSettings = {
   readonly confirmWithinMs: number | null
   readonly liveness: Liveness
   readonly ownerLimit: number
-  /** Addresses that a node may hold, and have quarantined on its word; absent: any number. */
+  /** Addresses that a node may hold, and its callers and sources quarantine; absent: any number. */
   readonly nodeLimit?: number
   readonly isDefault: boolean
   readonly draining: boolean
@@ -174,7 +175,7 @@ function parseReapPolicy(given: Partial<ReapPolicy>): Partial<ReapPolicy> | Refu
   }
   const { minimumAgeMs, unwitnessedAgeMs } = policyOf(set)
   if (unwitnessedAgeMs >= minimumAgeMs) return set
-  // What nobody has seen is kept at least as long as what somebody missed.
+  // What was never listed is kept at least as long as what was missed.
   const why = `is ${unwitnessedAgeMs / 1_000} s and must not be less than minimumAge, ${minimumAgeMs / 1_000} s`
   return invalid('reapPolicy.unwitnessedAge', why)
 }
@@ -227,7 +228,6 @@ export function buildPool(
   }
 }
 
-/** How many leases the pool's CIDR holds, and how many of them can be leased. */
 export function poolSize({ range, family, prefixLength, allocatable: ranges }: Pool): {
   readonly size: bigint
   readonly allocatable: bigint
@@ -238,14 +238,6 @@ export function poolSize({ range, family, prefixLength, allocatable: ranges }: P
   return { size: leases([range]), allocatable: leases(ranges) }
 }
 
-function mustParse<T>(parsed: T | { readonly malformed: string }): T {
-  if (typeof parsed === 'object' && parsed !== null && 'malformed' in parsed) {
-    throw new Error(`stored pool settings are not canonical: ${parsed.malformed}`)
-  }
-  return parsed as T
-}
-
-/** First address of the lease that contains an address of the pool's range. */
 export function blockOf(pool: Pool, value: bigint): bigint {
   return blockBase(pool.family, value, pool.prefixLength)
 }

@@ -55,7 +55,7 @@ export function refusal(
     : { reason, message, metadata, retryAfterMs: Math.max(0, Math.ceil(retryAfterMs)) }
 }
 
-/** Null: what is to be changed is at the version that was looked at, or none was said. */
+/** Null: what is to be changed is at the version that was looked at, or no version was given. */
 export function atVersion(
   what: string,
   version: number,
@@ -71,7 +71,7 @@ export function atVersion(
   })
 }
 
-/** A number that the log has not reached. If it was ever given out, this database is an older copy (12.1); nobody has proved that. */
+/** A number that the log has not reached. If it was ever given out, this database is an older copy (12.1); that is not proven. */
 export function beyondHead(what: string, number: number, head: number): Refusal {
   const message = `${what} is beyond the log's head ${head}; if it was ever answered, the database is an older copy`
   return refusal('VERSION_MISMATCH', message, { number: String(number), beyondHead: String(head) })
@@ -88,19 +88,18 @@ export function invalid(field: string, why: string): Refusal {
   return refusal('INVALID_FIELD', `${field}: ${why}`, { field, why })
 }
 
-/** Null: what is to be created exists as it was asked for, and is the answer. */
-export function existsOtherwise<T extends object>(what: string, is: T, asked: T): Refusal | null {
-  const [before, wanted] = [asJson(is), asJson(asked)]
-  const fields = [...new Set([...Object.keys(before), ...Object.keys(wanted)])]
-  const differing = fields.filter((field) => !isDeepStrictEqual(before[field], wanted[field]))
+/** Null: what is to be created exists with the same settings, and is the answer. */
+export function existsOtherwise<T extends object>(what: string, is: T, wanted: T): Refusal | null {
+  const [before, after] = [asJson(is), asJson(wanted)]
+  const fields = [...new Set([...Object.keys(before), ...Object.keys(after)])]
+  const differing = fields.filter((field) => !isDeepStrictEqual(before[field], after[field]))
   if (differing.length === 0) return null
-  const told = (field: string) =>
-    `${field} is ${JSON.stringify(before[field] ?? null)}, not ${JSON.stringify(wanted[field] ?? null)}`
-  const message = `${what} exists with other settings: ${differing.map(told).join('; ')}; update it, or use another name`
+  const difference = (field: string) =>
+    `${field} is ${JSON.stringify(before[field] ?? null)}, not ${JSON.stringify(after[field] ?? null)}`
+  const message = `${what} exists with other settings: ${differing.map(difference).join('; ')}; update it, or use another name`
   return refusal('ALREADY_EXISTS', message, { differs: differing.join(',') })
 }
 
-/** As callers know it: durations are seconds with an s. */
 function asJson(settings: object): Readonly<Record<string, unknown>> {
   const entries = Object.entries(settings).map(([key, value]): [string, unknown] => {
     if (!key.endsWith('Ms')) return [key, isObject(value) ? asJson(value) : value]

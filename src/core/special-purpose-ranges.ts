@@ -4,7 +4,7 @@
  * would keep such an address from being handed out while it is in use. Nor what PostgreSQL prints with a dotted tail: `::/96`,
  * and IPv4-mapped.
  */
-import { type Cidr, formatCidr, type IpAddress, isMalformed, parseCidr } from './address.ts'
+import { type Cidr, formatCidr, type IpAddress, mustParse, parseCidr } from './address.ts'
 
 const RANGES = [
   { cidr: '0.0.0.0/8', what: 'unspecified' },
@@ -16,11 +16,7 @@ const RANGES = [
   { cidr: '::ffff:0:0/96', what: 'IPv4-mapped' },
   { cidr: 'fe80::/10', what: 'link-local' },
   { cidr: 'ff00::/8', what: 'multicast' },
-].map(({ cidr, what }) => {
-  const range = parseCidr(cidr)
-  if (isMalformed(range)) throw new Error(range.malformed)
-  return { range, what }
-})
+].map(({ cidr, what }) => ({ range: mustParse(parseCidr(cidr)), what }))
 
 export function isSpecialPurpose({ family, value }: IpAddress): boolean {
   return RANGES.some(({ range }) => range.family === family && range.first <= value && value <= range.last)

@@ -4,7 +4,7 @@
  */
 import { allLeases } from '../client/all-leases.ts'
 import type { IpledgerClient } from '../client/client.ts'
-import { addressMeant, formatAddress } from '../core/address.ts'
+import { formatAddress, parseLenientAddress } from '../core/address.ts'
 import { sameAttachment } from '../core/owner.ts'
 import { type Lease, LeaseStateSchema } from '../gen/ipledger/v1/types_pb.ts'
 import { type LeftOut, leftOut, type Row } from './rows.ts'
@@ -64,7 +64,7 @@ type Sized = Row & { readonly size: number }
 /** A row that is to be sent, or the finding that needs no server. `firsts`: where each address was seen first. */
 function check(row: Row, held: ReadonlyMap<string, Lease>, firsts: Map<string, string>): Finding | Sized {
   const { where } = row
-  const parsed = addressMeant(row.address)
+  const parsed = parseLenientAddress(row.address)
   if (parsed === null) return leftOut(where, 'unreadable', `"${row.address}" is no address`)
   const address = formatAddress(parsed)
   const found = (outcome: Finding['outcome'], why: string) => ({ where, address, outcome, why })

@@ -4,7 +4,7 @@
  */
 import { isUtf8 } from 'node:buffer'
 import { z } from 'zod'
-import { addressMeant, formatAddress } from '../core/address.ts'
+import { formatAddress, parseLenientAddress } from '../core/address.ts'
 import { type Cells, csvLines, quoted, textOf } from './file.ts'
 import { faultOf, type LeftOut, leftOut, type Read, type Row } from './rows.ts'
 
@@ -145,7 +145,7 @@ const STATES: Readonly<Record<string, readonly [LeftOut['outcome'], why: string]
 
 function rowOf(where: string, lease: KeaLease, now: number): Row | LeftOut {
   const { state, lifetime, ends, hardware, client, duid, iaid, hostname } = lease
-  const parsed = addressMeant(lease.address)
+  const parsed = parseLenientAddress(lease.address)
   if (parsed === null) return leftOut(where, 'unreadable', `"${lease.address}" is no address`)
   const address = formatAddress(parsed)
   const left = (outcome: LeftOut['outcome'], why: string) => leftOut(where, outcome, why, address)

@@ -4,7 +4,7 @@ import { basename, join } from 'node:path'
 import { parse as parseYaml } from 'yaml'
 import { z } from 'zod'
 import { attachmentsIn } from '../cni/cache.ts'
-import { addressMeant, formatValue, isMalformed, parseCidr } from '../core/address.ts'
+import { formatValue, isMalformed, parseCidr, parseLenientAddress } from '../core/address.ts'
 import { csvLines, textOf } from './file.ts'
 
 export type Row = {
@@ -66,7 +66,7 @@ export function hostLocalRows(
     .filter((name) => !OTHERS.test(name))
     .map((address) => {
       const path = join(dir, address)
-      if (addressMeant(address) === null) return unreadable(path, 'the name of the file is no address')
+      if (parseLenientAddress(address) === null) return unreadable(path, 'the name of the file is no address')
       try {
         const { ino, mtimeNs } = statSync(path, { bigint: true })
         const [name = '', on = 'eth0'] = textOf(path, MOST_BYTES_OF_A_LEASE).trim().split(/\r?\n/)

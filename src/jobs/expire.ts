@@ -2,11 +2,11 @@
  * Reaps reservations that were not confirmed as promised, once the deadline and its grace are over. The command names the version
  * that was judged, so the ledger refuses it if anything has happened to the lease since.
  */
-import { barsOf } from '../core/attention.ts'
+import { suspensionsOf } from '../core/attention.ts'
 import { expiredAt } from '../core/decide-lease.ts'
 import type { AddressRecord } from '../core/event.ts'
+import { GUARDS, type Guards } from '../core/guards.ts'
 import type { Image } from '../core/image.ts'
-import type { RuleName } from '../core/rules.ts'
 import { scanInSlices } from '../in-slices.ts'
 import { commandOf, inEachImage, type Job } from './job.ts'
 
@@ -32,7 +32,7 @@ export function isOverdue(
   image: Image,
   record: AddressRecord,
   now: number,
-  without: ReadonlySet<RuleName> = new Set(),
+  guards: Guards = GUARDS,
 ): boolean {
-  return expiredAt({ image, without, now }, record) !== null && barsOf(image, now, 'REAP').length === 0
+  return expiredAt({ image, guards, now }, record) !== null && suspensionsOf(image, now, 'REAP').length === 0
 }

@@ -7,13 +7,13 @@
  * to an hour, for as long as nothing changes at the lease.
  */
 import { setTimeout as delay } from 'node:timers/promises'
-import { barsOf, type Coverage, coverageOf } from '../core/attention.ts'
+import { type Coverage, coverageOf, suspensionsOf } from '../core/attention.ts'
 import type { LookUp } from '../core/command.ts'
 import type { AddressRecord } from '../core/event.ts'
-import { type HeldRecord, type Image, isHeld, isListed } from '../core/image.ts'
+import { GUARDS, type Guards } from '../core/guards.ts'
+import { type HeldRecord, type Image, isHeld } from '../core/image.ts'
 import { type Judgement, judge as judgeOne, judgeProof, type Question } from '../core/judge.ts'
 import { POLICY } from '../core/policy.ts'
-import type { RuleName } from '../core/rules.ts'
 import { scanInSlices } from '../in-slices.ts'
 import type { Outcome } from '../ledger/ledger.ts'
 import { readFreshness, readLookUps } from '../ledger/read-sources.ts'
@@ -34,16 +34,12 @@ const POLL_MS = 2_000
 /** Of a minute. */
 const STAY_MS = 50_000
 
-const NO_RULES: ReadonlySet<RuleName> = new Set()
-/** Rules that need more than the image. */
-const READ_RULES: ReadonlySet<RuleName> = new Set(['EVERY_WITNESS_MISSES', 'LOOK_UP_SAYS_GONE'])
-
 type Run = JobContext & {
   readonly network: string
   readonly askUntil: number
   /** Sources that gave no answer in this run: they are not asked again in it. */
   readonly failing: Set<string>
-  readonly without: ReadonlySet<RuleName>
+  readonly guards: Guards
   /** Addresses that reporting sources were asked about. */
   readonly awaited: Set<string>
   readonly done: { reaped: number; asked: number }
@@ -51,9 +47,9 @@ type Run = JobContext & {
 type Suspect = { readonly record: HeldRecord; readonly witnesses: readonly string[] }
 type Judged = Judgement & { readonly record: HeldRecord }
 
-type JudgeOptions = { readonly stayMs?: number; readonly without?: ReadonlySet<RuleName> }
+type JudgeOptions = { readonly stayMs?: number; readonly guards?: Guards }
 
-export function createJudge({ stayMs = STAY_MS, without = NO_RULES }: JudgeOptions = {}): Job {
+export function createJudge({ stayMs = STAY_MS, guards = GUARDS }: JudgeOptions = {}): Job {
   return async (context) => {
     const end = performance.now() + stayMs
     const askUntil = performance.now() + STAY_MS
@@ -66,7 +62,7 @@ export function createJudge({ stayMs = STAY_MS, without = NO_RULES }: JudgeOptio
         ...context,
         network,
         askUntil,
-        without,
+        guards,
         failing: new Set<string>(),
         awaited: new Set<string>(),
         done,
@@ -99,7 +95,7 @@ async function judgeSuspects(run: Run, addresses?: readonly string[]): Promise<v
   const coverage = coverageOf(image)
   const records = addresses?.map((address) => image.records.get(address)) ?? image.records.values()
   const pick = (record: AddressRecord | undefined) =>
-    suspectOf(run.ledger.now(), image, coverage, record, run.without)
+    suspectOf(run.ledger.now(), image, coverage, record, run.guards)
   for await (const suspects of scanInSlices(records, pick, AT_ONCE, run.signal))
     await judgeSome(run, image, coverage, suspects)
 }
@@ -114,7 +110,7 @@ async function judgeAnswered(run: Run): Promise<void> {
 
 async function imageOf({ ledger, network }: Run): Promise<Image | null> {
   const image = await ledger.image(network)
-  return image === null || barsOf(image, ledger.now(), 'REAP_ABSENT').length > 0 ? null : image
+  return image === null || suspensionsOf(image, ledger.now(), 'REAP_ABSENT').length > 0 ? null : image
 }
 
 /** Null: by the image alone it is kept. More is read for the others only. */
@@ -123,11 +119,12 @@ export function suspectOf(
   image: Image,
   coverage: Coverage,
   record: AddressRecord | undefined,
-  without: ReadonlySet<RuleName> = NO_RULES,
+  guards: Guards = GUARDS,
 ): Suspect | null {
-  if (!isHeld(record) || (isListed(image, record.address) && !without.has('DOUBT_IS_LIFE'))) return null
+  if (!isHeld(record) || guards.suspect.some(({ keeps }) => keeps(image, record))) return null
   const evidence = { image, now, freshness: () => undefined, lookUps: [] }
-  const judged = judgeOne({ ...evidence, without: READ_RULES.union(without) }, record, coverage)
+  const reap = guards.reap.filter(({ reads }) => !reads)
+  const judged = judgeOne({ ...evidence, guards: { reap } }, record, coverage)
   if (!judged.because.every(({ code }) => code === 'WITNESS_NOT_WARM')) return null
   return { record, witnesses: judged.proof.witnesses.map(({ id }) => id) }
 }
@@ -138,7 +135,7 @@ async function judgeSome(
   coverage: Coverage,
   suspects: readonly Suspect[],
 ): Promise<void> {
-  const { database, network, ledger, without } = run
+  const { database, network, ledger, guards } = run
   const query = (text: string, values: readonly unknown[]) => ask<Row>(database, text, values)
   const ids = new Set<string>()
   for (const { witnesses } of suspects) for (const id of witnesses) ids.add(id)
@@ -146,12 +143,7 @@ async function judgeSome(
   const judgeAll = async (some: readonly Suspect[]): Promise<readonly Judged[]> => {
     const addresses = some.map(({ record }) => record.address)
     const lookUps = await readLookUps(query, network, addresses)
-    const known = {
-      image,
-      now: ledger.now(),
-      freshness: (id: string) => freshness.get(id),
-      without,
-    }
+    const known = { image, now: ledger.now(), freshness: (id: string) => freshness.get(id), guards }
     return some.map(({ record }) => {
       const evidence = { ...known, lookUps: lookUps.get(record.address) ?? [] }
       return { ...judgeOne(evidence, record, coverage), record }
@@ -161,7 +153,7 @@ async function judgeSome(
   for (const { verdict } of judged) countJudgement(network, verdict)
   await reap(run, judged)
   const questions = judged.flatMap((one) =>
-    one.verdict === 'reap' ? [] : questionsDue(one, ledger.now(), without),
+    one.verdict === 'reap' ? [] : questionsDue(one, ledger.now(), guards),
   )
   if (questions.length === 0) return
   const [last] = await ask<{ seq: number }>(database, lastEvent('$1'), [network])
@@ -188,13 +180,13 @@ type Due = Question & { readonly attempts: number }
 const DOUBTS: ReadonlySet<string> = new Set(['live', 'unknown', 'error'])
 
 /** What is to be asked now, if only answers are missing. */
-function questionsDue({ proof }: Judgement, now: number, without: ReadonlySet<RuleName>): readonly Due[] {
+function questionsDue({ proof }: Judgement, now: number, guards: Guards): readonly Due[] {
   const since = new Map(proof.witnesses.map((one) => [one.id, one.since]))
   // A question from before the last change is another one.
   const asked = proof.lookUps.filter(({ source, head }) => head >= (since.get(source) ?? 0))
   const isOver = ({ askedAt, attempts }: LookUp): boolean => now >= askedAt + retryMs(attempts)
   const valid = asked.filter((one) => !DOUBTS.has(one.answer) || !isOver(one))
-  const { verdict, questions } = judgeProof({ ...proof, lookUps: valid }, without)
+  const { verdict, questions } = judgeProof({ ...proof, lookUps: valid }, guards.reap)
   if (verdict !== 'ask') return []
   const before = ({ source, owner }: Question) =>
     asked.find((one) => one.source === source && one.owner.kind === owner.kind && one.owner.uid === owner.uid)

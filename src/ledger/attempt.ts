@@ -6,7 +6,6 @@ import type { Batch } from '../core/batch.ts'
 import type { Command, Known } from '../core/command.ts'
 import { decide, type Outcome } from '../core/decide.ts'
 import type { Image } from '../core/image.ts'
-import type { RuleName } from '../core/rules.ts'
 import type { Clock, LogTime } from './clock.ts'
 import type { ImageCache } from './image-cache.ts'
 import type { Log, Transaction, Write } from './log.ts'
@@ -26,7 +25,6 @@ export type Parts = {
   readonly cache: ImageCache
   readonly checks: LoopChecks
   readonly losesNothing: boolean
-  readonly without: ReadonlySet<RuleName>
 }
 
 /** What the attempts before it have found out. */
@@ -153,7 +151,7 @@ function join(queue: Queue, image: Image, taken: readonly Waiting[]): readonly W
 }
 
 function decideBatch(parts: Parts, before: Before, attempt: Attempt): Decision {
-  const { clock, checks, losesNothing, without } = parts
+  const { clock, checks, losesNothing } = parts
   const { image, transaction, locked, now, batch, known } = attempt
   const { digest } = image
   // From here on it can be undone.
@@ -165,7 +163,7 @@ function decideBatch(parts: Parts, before: Before, attempt: Attempt): Decision {
     events: [],
     freshness: new Map(),
     remembered: new Map(),
-    without,
+    guards: checks.guards,
   }
   const steps = clock.steps(locked)
   const heldFor = steps.at(-1)?.at ?? before.heldFor

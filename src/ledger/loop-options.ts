@@ -1,7 +1,7 @@
 /** What a loop is given: its limits, its observer and its checks. */
 import type { Command } from '../core/command.ts'
 import type { LedgerEvent } from '../core/event.ts'
-import type { RuleName } from '../core/rules.ts'
+import { GUARDS, type Guards } from '../core/guards.ts'
 import type { Clock } from './clock.ts'
 import type { Log } from './log.ts'
 
@@ -38,7 +38,7 @@ export type Observer = {
   event?(network: string, event: LedgerEvent): void
 }
 
-/** In production all are made. The simulator leaves one out, and shows that something fails then. */
+/** What the loop checks, and the guards of the core: all in production. The simulator leaves one out, and something fails then. */
 export const ALL_CHECKS = {
   CATCHES_UP_UNDER_THE_LOCK: true,
   DIGEST_AT_THE_HEAD: true,
@@ -48,6 +48,7 @@ export const ALL_CHECKS = {
   WARNED_COMMIT_IS_UNKNOWN: true,
   CLOCK_STEP_HOLDS: true,
   CLOCK_NEVER_GOES_BACK: true,
+  guards: GUARDS as Guards,
 }
 export type LoopChecks = Readonly<typeof ALL_CHECKS>
 
@@ -59,5 +60,4 @@ export type LoopOptions = {
   /** Declared by the deployment: a failover loses nothing that was acknowledged. */
   readonly losesNothing?: boolean | undefined
   readonly checks?: LoopChecks | undefined
-  readonly without?: ReadonlySet<RuleName> | undefined
 }

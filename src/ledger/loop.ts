@@ -55,7 +55,6 @@ export class Loop {
       cache: this.#cache,
       checks,
       losesNothing,
-      without: options.without ?? new Set(),
     }
     this.#idleSince = clock.now()
   }

@@ -9,7 +9,7 @@
  * - Link-local, loopback and such, and entries of another network, are valid and ignored: every host has some.
  */
 import { hash } from 'node:crypto'
-import { addressMeant, formatAddress, isMalformed, parseAddress } from '../core/address.ts'
+import { formatAddress, isMalformed, parseAddress, parseLenientAddress } from '../core/address.ts'
 import { type Entry, TERMINAL } from '../core/event.ts'
 import { isSpecialPurpose } from '../core/special-purpose-ranges.ts'
 import { STEP } from '../in-slices.ts'
@@ -76,7 +76,7 @@ function readEntry(given: GivenEntry, { network, node: ownNode }: Scope): Read {
   if (given.network && given.network !== network) return IGNORED
   const zone = given.address.indexOf('%')
   const text = zone < 0 ? given.address : given.address.slice(0, zone)
-  const parsed = addressMeant(text)
+  const parsed = parseLenientAddress(text)
   if (parsed === null) {
     const refused = parseAddress(text)
     return { entry: null, why: isMalformed(refused) ? refused.malformed : 'is not an address' }

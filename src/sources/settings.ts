@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs'
 import { BlockList, isIP } from 'node:net'
 import { z } from 'zod'
 import { StartRefused } from '../config.ts'
-import { addressMeant, formatValue } from '../core/address.ts'
+import { formatValue, parseLenientAddress } from '../core/address.ts'
 import type { SourceDeclaration, SourceKind } from '../core/event.ts'
 import { invalid, type Refusal } from '../core/refusal.ts'
 
@@ -172,7 +172,7 @@ const isIn = (list: BlockList, host: string): boolean =>
  */
 function translated(host: string): readonly string[] {
   if (isIP(host) !== 6) return []
-  const { value } = addressMeant(host.replace(/%.*/, ''))!
+  const { value } = parseLenientAddress(host.replace(/%.*/, ''))!
   const low = (bits: bigint, shift = 0n) => (value >> shift) & ((1n << bits) - 1n)
   const at96 = low(32n)
   const at48 = [(low(16n, 64n) << 16n) | low(16n, 40n), (low(8n, 64n) << 24n) | low(24n, 32n), low(32n, 24n)]

@@ -13,12 +13,12 @@ import type { Claim, Command, Freshness, Known, LookUp, Remembered } from '../..
 import { decide, type Outcome } from '../../src/core/decide.ts'
 import type { Entry, LedgerEvent, SourceDeclaration } from '../../src/core/event.ts'
 import { evolve, isSame, ownerOf } from '../../src/core/evolve.ts'
+import { type Guards, guardsWithout, type RuleName } from '../../src/core/guards.ts'
 import { type Image, newImage, rollback, type Sighting } from '../../src/core/image.ts'
 import { entryOf } from '../../src/core/judge.ts'
 import type { Owner } from '../../src/core/owner.ts'
 import type { PoolInput } from '../../src/core/pool.ts'
 import type { Reason } from '../../src/core/refusal.ts'
-import type { RuleName } from '../../src/core/rules.ts'
 import { canonical, expectedCandidates, nextCandidates, partitionFault } from '../support/canonical.ts'
 
 export const SECOND = 1_000
@@ -33,7 +33,7 @@ export type Scene = {
   readonly freshness: Map<string, Freshness>
   readonly lookUps: Map<string, LookUp[]>
   readonly requests: Map<string, Remembered>
-  readonly without: ReadonlySet<RuleName>
+  readonly guards: Guards
   /** The number that its sources begin their next report at; null: the head. */
   begunAt: number | null
 }
@@ -48,7 +48,7 @@ export function newScene(without: readonly RuleName[] = []): Scene {
     freshness: new Map(),
     lookUps: new Map(),
     requests: new Map(),
-    without: new Set(without),
+    guards: guardsWithout(without),
     begunAt: null,
   }
 }
@@ -75,7 +75,7 @@ export function perform(
 
 /** Decides one command and leaves the journal open. */
 export function decideOnce(scene: Scene, command: Command): { outcome: Outcome; batch: Batch } {
-  const { image, freshness, lookUps, requests, without } = scene
+  const { image, freshness, lookUps, requests, guards } = scene
   const known: Known = {
     identity: 'one',
     requests,
@@ -92,7 +92,7 @@ export function decideOnce(scene: Scene, command: Command): { outcome: Outcome; 
     events: [],
     freshness: new Map(),
     remembered: new Map(),
-    without,
+    guards,
   }
   return { outcome: decide(batch, command), batch }
 }

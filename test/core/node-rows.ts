@@ -545,7 +545,7 @@ export const NODES: readonly Row[] = [
   },
   {
     name: 'as many promises of others as one word may quarantine become conflicts',
-    rule: 'ONE_WORD_FILLS_NO_POOL',
+    rule: 'ONE_REPORTER_FILLS_NO_POOL',
     given: [
       network,
       pool('10.0.0.0/24'),
@@ -802,7 +802,6 @@ export const NODES: readonly Row[] = [
   },
   {
     name: '… nor does proof',
-    rule: 'OPERATOR_AND_INFRASTRUCTURE_STAY',
     given: [room, source('agent'), reserve('x/1'), inUse('x/1'), misses('agent')],
     when: reapProven('10.0.0.1'),
     gives: ['refused ILLEGAL_STATE'],
@@ -815,7 +814,7 @@ export const NODES: readonly Row[] = [
   },
   {
     name: "… beyond the caller's 64 the lease stays, and nothing is freed",
-    rule: 'ONE_WORD_FILLS_NO_POOL',
+    rule: 'ONE_REPORTER_FILLS_NO_POOL',
     given: [inUseBeyond],
     when: inUse('u/1'),
     gives: ['lease.quarantined 10.0.0.67 QUARANTINED IN_USE #69'],
@@ -829,7 +828,7 @@ export const NODES: readonly Row[] = [
   },
   {
     name: "… and such quarantines count among the caller's 64",
-    rule: 'ONE_WORD_FILLS_NO_POOL',
+    rule: 'ONE_REPORTER_FILLS_NO_POOL',
     given: [[network, pool('10.0.0.0/24')], full.map((_, i) => [reserve(`p${i}/1`), inUse(`p${i}/1`)])],
     when: reserve('u/1', { liveAddresses: ['10.0.0.65'] }),
     gives: ['lease.reserved 10.0.0.66 RESERVED #195'],

@@ -2,8 +2,8 @@
  * The lifecycle and the ten rules as rows: given, when, then. A row names the rule that it shows; with that rule taken out the
  * row must come to something else (`rules.test.ts`).
  */
+import type { RuleName } from '../../src/core/guards.ts'
 import { POLICY } from '../../src/core/policy.ts'
-import type { RuleName } from '../../src/core/rules.ts'
 import {
   after,
   answers,
@@ -674,7 +674,7 @@ export const TRUTH: readonly Row[] = [
   },
   {
     name: "6: one caller's word quarantines so many addresses and no more",
-    rule: 'ONE_WORD_FILLS_NO_POOL',
+    rule: 'ONE_REPORTER_FILLS_NO_POOL',
     given: [
       network,
       pool('10.0.0.0/24'),

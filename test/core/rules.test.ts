@@ -1,7 +1,7 @@
 /** Each rule of the core is needed: without it its row comes to something else. */
 import assert from 'node:assert/strict'
 import { describe, test } from 'vitest'
-import { RULES } from '../../src/core/rules.ts'
+import { RULES } from '../../src/core/guards.ts'
 import { given } from './given.ts'
 import { NODES } from './node-rows.ts'
 import { LIFECYCLE, TRUTH } from './rows.ts'

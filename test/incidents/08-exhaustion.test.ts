@@ -190,7 +190,7 @@ incident(
 
 incident(
   '8.8 quarantine-as-denial-of-service: a source that cries wolf is capped, and beyond the cap nothing it sees is handed out',
-  ['ONE_WORD_FILLS_NO_POOL'],
+  ['ONE_REPORTER_FILLS_NO_POOL'],
   async (scene) => {
     const { call, network } = scene
     await scene.pool('10.90.0.0/24')

@@ -15,7 +15,7 @@ const incident = useIncidents(running)
 playWithout(
   '10.2 cooling-forgotten-on-restart: kill -9 a second after the Release, and it cools all the same',
   ['ADDRESS_COOLS', 'CLOCK_NEVER_GOES_BACK'],
-  running.out,
+  running.checks,
   async () => {
     const database = await createTestDatabase()
     onTestFinished(() => database.drop())
@@ -29,7 +29,7 @@ playWithout(
     await first.finished
 
     const time = { movedBy: 0 }
-    await using second = await serviceOn({ database, time, out: running.out })
+    await using second = await serviceOn({ database, time, checks: running.checks })
     const after = second.call
     const cooling = async (what: string) => {
       const told = await after('LeaseService/Reserve', request('next'))

@@ -27,7 +27,7 @@ const startMany = (scene: Scene, name: string, count: number, node = 'n1'): Prom
 
 /** The next life of the service, and what the world sees of it. */
 async function lifeOn(database: TestDatabase, time: TestTime, before?: Scene) {
-  const service = await serviceOn({ database, time, out: running.out })
+  const service = await serviceOn({ database, time, checks: running.checks })
   const { call } = service
   const known = before === undefined ? {} : { reality: before.reality, agents: before.agents }
   const scene = openScene({ network: NETWORK, service, ...known })
@@ -40,7 +40,7 @@ async function lifeOn(database: TestDatabase, time: TestTime, before?: Scene) {
 playWithout(
   '12.1 backup-older-than-reality: a restored dump recovers, adopts what it lost, and hands out nothing that is live',
   ['NEW_ERA_RECOVERS', 'MANY_REAPS_HOLD'],
-  running.out,
+  running.checks,
   async () => {
     const original = await useOwnDatabase()
     const time = { movedBy: 0 }
@@ -126,7 +126,7 @@ playWithout(
 playWithout(
   '12.4 failover-loses-acknowledged-commit: who was told of a lease that is lost tells the ledger, and both are kept apart',
   ['NEW_ERA_RECOVERS', 'OTHER_OWNER_IS_A_CONFLICT'],
-  running.out,
+  running.checks,
   async () => {
     const database = await useOwnDatabase()
     const time = { movedBy: 0 }

@@ -415,7 +415,7 @@ export class Checks {
   ): void {
     const { network, pools } = this.shadow
     const { holds, recovering } = network!
-    const { now, lives, sources, without } = this.#world
+    const { now, lives, sources, checks } = this.#world
     never(!isHeld(before), 'it was not held')
     never(
       recovering !== null || holds.SOURCE_AHEAD !== undefined || holds.CLOCK !== undefined,
@@ -463,7 +463,7 @@ export class Checks {
     never(owner?.kind === 'infrastructure', 'infrastructure')
     never(holds.TOO_MANY_REAPS !== undefined, 'too many reaps hold the network')
     const proof = JSON.parse(JSON.stringify(details!.proof)) as Proof
-    const { verdict } = judgeProof(proof, without)
+    const { verdict } = judgeProof(proof, checks.guards.reap)
     never(verdict !== 'reap', `judged again by its proof it is ${verdict}`)
     never(proof.record.seq !== before.seq, `version ${proof.record.seq} was judged, it is at ${before.seq}`)
     this.#reaps = [...this.#reaps.filter((one) => one > at - POLICY.holdWindowMs), at]

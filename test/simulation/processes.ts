@@ -124,9 +124,9 @@ export class Processes {
 
   /** As `ipledger recover --above`: before any process serves again. */
   recover(above: number): void {
-    const { checks, without } = this.#world
+    const { checks } = this.#world
     const clock = new WorldClock(this.#world, 0)
-    const loop = new Loop(NETWORK, { log: this.#database.connect(), clock, checks, without })
+    const loop = new Loop(NETWORK, { log: this.#database.connect(), clock, checks })
     const actor = { name: 'operator', node: null }
     const envelope = { network: NETWORK, actor, requestId: null, fingerprint: null, traceId: null }
     const why = 'a backup was restored'
@@ -195,7 +195,6 @@ export class Processes {
       log,
       clock,
       checks: world.checks,
-      without: world.without,
       losesNothing: !world.faults.has('failoverLosesTheEnd'),
       limits: { behind: 200 },
       observer: {

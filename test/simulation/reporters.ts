@@ -3,7 +3,7 @@
  * it is. Beside them the jobs, as the worker runs them: expiry, judging suspects with look-ups, looking again at what is
  * listed.
  */
-import { barsOf, coverageOf } from '../../src/core/attention.ts'
+import { coverageOf, suspensionsOf } from '../../src/core/attention.ts'
 import type { Command, LookUp } from '../../src/core/command.ts'
 import type { Entry } from '../../src/core/event.ts'
 import type { Image } from '../../src/core/image.ts'
@@ -224,9 +224,9 @@ export class Reporters {
     const process = this.#processes.any()
     if (process !== undefined)
       this.#processes.image(process, (image) => {
-        if (!this.#world.without.has('LISTED_IS_LOOKED_AT_AGAIN')) this.#recheck(process, image)
+        if (this.#world.checks.guards.LISTED_IS_LOOKED_AT_AGAIN) this.#recheck(process, image)
         this.#expire(process, image)
-        if (barsOf(image, this.#processes.now(process), 'REAP_ABSENT').length === 0)
+        if (suspensionsOf(image, this.#processes.now(process), 'REAP_ABSENT').length === 0)
           this.#judge(process, image)
       })
     this.#world.at(this.#world.between(30 * SECOND, 2 * MINUTE), () => this.keepWorking())
@@ -244,7 +244,7 @@ export class Reporters {
     const now = this.#processes.now(process)
     for (const record of image.records.values()) {
       const { token, seq: version } = record
-      if (isOverdue(image, record, now, this.#world.without))
+      if (isOverdue(image, record, now, this.#world.checks.guards))
         this.#submit(process, {
           ...this.#envelope('job:expire', 'NEVER_CONFIRMED'),
           type: 'expire',
@@ -262,14 +262,14 @@ export class Reporters {
 
   #judge(process: Process, image: Image): void {
     const { freshness, lookUps } = this.#tables
-    const { without } = this.#world
+    const { guards } = this.#world.checks
     const coverage = coverageOf(image)
     const now = this.#processes.now(process)
     for (const found of image.records.values()) {
-      const record = suspectOf(now, image, coverage, found, without)?.record
+      const record = suspectOf(now, image, coverage, found, guards)?.record
       if (record === undefined) continue
       const answers = lookUps.get(record.address) ?? []
-      const evidence = { image, now, freshness: (id: string) => freshness.get(id), lookUps: answers, without }
+      const evidence = { image, now, freshness: (id: string) => freshness.get(id), lookUps: answers, guards }
       const { verdict, questions } = judge(evidence, record, coverage)
       const { token, seq: version } = record
       if (verdict === 'reap')

@@ -8,6 +8,7 @@ import { coverageOf, isOfAnotherNode } from '../../src/core/attention.ts'
 import type { Known } from '../../src/core/command.ts'
 import { believedHead } from '../../src/core/decide-report.ts'
 import type { LedgerEvent } from '../../src/core/event.ts'
+import { GUARDS } from '../../src/core/guards.ts'
 import { blockAt, isHeld, isLive, sightingsOf } from '../../src/core/image.ts'
 import { judge } from '../../src/core/judge.ts'
 import { isListedAs, RESERVE_KIND } from '../../src/core/owner.ts'
@@ -54,7 +55,7 @@ const STORY = 400
 
 export async function simulate(seed: number, events: number, options: Options = {}): Promise<Result> {
   const { without = [], faults = [], tells = false } = options
-  const world = new World(seed, faults, new Set(without), tells)
+  const world = new World(seed, faults, without, tells)
   const database = createDatabase(() => START + world.now + world.clockOffset, 50)
   const checks = new Checks(world)
   const processes = new Processes(world, database, checks)
@@ -198,7 +199,7 @@ function checkFree(checks: Checks, { freshness, lookUps }: Tables): void {
       freshness: (id: string) => freshness.get(id),
       lookUps: answers,
     }
-    const { because, proof } = judge({ ...evidence, without: new Set() }, record, coverage)
+    const { because, proof } = judge({ ...evidence, guards: GUARDS }, record, coverage)
     const { witnesses } = proof
     const isSilent =
       !witnesses.some(({ couldSee }) => couldSee) || witnesses.some(({ isEnabled }) => !isEnabled)

@@ -4,9 +4,9 @@
  */
 import type { Actor, LookUp } from '../../src/core/command.ts'
 import type { Entry, SourceDeclaration } from '../../src/core/event.ts'
+import { guardsWithout, RULES, type RuleName } from '../../src/core/guards.ts'
 import { createHeap } from '../../src/core/heap.ts'
 import { attachmentKey, type Owner, RESERVE_KIND } from '../../src/core/owner.ts'
-import { RULES, type RuleName } from '../../src/core/rules.ts'
 import { ALL_CHECKS, type LoopChecks } from '../../src/ledger/loop-options.ts'
 import { readingEntries } from '../../src/sources/entries.ts'
 import { inventedList } from './hostile.ts'
@@ -17,9 +17,14 @@ export const SECOND = 1_000
 export const MINUTE = 60_000
 
 /** What a world may be without: a rule of the core, or a check of the loop. */
-export type Rule = RuleName | keyof LoopChecks
-const CHECKS = Object.keys(ALL_CHECKS) as (keyof LoopChecks)[]
+export type Rule = RuleName | Exclude<keyof LoopChecks, 'guards'>
+const CHECKS = Object.keys(ALL_CHECKS).filter((one) => one !== 'guards') as Rule[]
 export const ALL_RULES: readonly Rule[] = [...RULES, ...CHECKS]
+
+export function checksWithout(rules: readonly Rule[]): LoopChecks {
+  const checks = CHECKS.map((one) => [one, !rules.includes(one)])
+  return { ...Object.fromEntries(checks), guards: guardsWithout(rules as readonly RuleName[]) }
+}
 
 /** What goes wrong in a seed: a random part of this. */
 export const FAULTS = [
@@ -91,7 +96,7 @@ export const FAULTS_FOR: Partial<Record<Rule, readonly Fault[]>> = {
   EVERY_WITNESS_MISSES: ['nodesReboot', 'lookUpsLie'],
   CONTESTED_IS_KEPT: ['strangersAppear', 'strangersHide'],
   WARNED_COMMIT_IS_UNKNOWN: ['commitsAreWarned', 'failoverLosesTheUnconfirmed'],
-  ONE_WORD_FILLS_NO_POOL: ['callersSeeGhosts'],
+  ONE_REPORTER_FILLS_NO_POOL: ['callersSeeGhosts'],
 }
 
 /** A small pool whose leases are all promised. */
@@ -189,7 +194,6 @@ type Stopped = { readonly life: Life; readonly entry: Entry; readonly until: num
 
 export class World {
   readonly faults: Set<Fault>
-  readonly without: ReadonlySet<RuleName>
   readonly checks: LoopChecks
   readonly nodes: readonly Node[] = ['n0', 'n1', 'n2'].map((name) => ({
     name,
@@ -214,11 +218,10 @@ export class World {
   readonly #due = createHeap<Due>((a, b) => a.at < b.at || (a.at === b.at && a.order < b.order))
   #afterwards: (() => void)[] = []
 
-  constructor(seed: number, forced: readonly Fault[], without: ReadonlySet<Rule>, tells: boolean) {
+  constructor(seed: number, forced: readonly Fault[], without: readonly Rule[], tells: boolean) {
     this.#state = seed >>> 0
     this.#tells = tells
-    this.without = without as ReadonlySet<RuleName>
-    this.checks = Object.fromEntries(CHECKS.map((one) => [one, !without.has(one)])) as LoopChecks
+    this.checks = checksWithout(without)
     this.faults = new Set([...FAULTS.filter(() => this.chance(0.3)), ...forced])
     // Who is lied to in lists and in answers has nothing to go by.
     const lists: readonly Fault[] = [

@@ -4,13 +4,12 @@
  * live workloads of that world have shared an address, and the books verify.
  */
 import { expect, test } from 'vitest'
-import type { RuleName } from '../../src/core/rules.ts'
-import { ALL_CHECKS, type LoopChecks } from '../../src/ledger/loop-options.ts'
-import type { Rule } from '../simulation/world.ts'
+import { ALL_CHECKS } from '../../src/ledger/loop-options.ts'
+import { checksWithout, type Rule } from '../simulation/world.ts'
 import { createAgent, type Declared, INTERVAL, type TestAgent } from './agent.ts'
 import { createReality, type Reality, type Workload } from './reality.ts'
 import type { Rpc, Told } from './rpc.ts'
-import type { TakenOut, TestService } from './service.ts'
+import type { Checks, TestService } from './service.ts'
 import { expectVerified } from './verified.ts'
 
 export const MINUTE = 60_000
@@ -105,7 +104,7 @@ type Play = (scene: Scene) => Promise<void>
 export function useIncidents(service: TestService) {
   let scenes = 0
   return (title: string, needs: readonly Rule[], play: Play) =>
-    playWithout(title, needs, service.out, async () => {
+    playWithout(title, needs, service.checks, async () => {
       scenes += 1
       const network = `n${scenes}-${title.slice(0, title.indexOf(' ')).replace('.', '-')}`
       await service.call.ok('NetworkService/CreateNetwork', { name: network })
@@ -119,17 +118,15 @@ export function useIncidents(service: TestService) {
 export function playWithout(
   title: string,
   needs: readonly Rule[],
-  { without, checks }: TakenOut,
+  checks: Checks,
   play: () => Promise<void>,
 ): void {
   test(title, play)
   test.for(needs)(`${title}: fails without %s`, async (rule) => {
-    if (rule in checks) checks[rule as keyof LoopChecks] = false
-    else without.add(rule as RuleName)
+    Object.assign(checks, checksWithout([rule]))
     try {
       await expect(play()).rejects.toThrow()
     } finally {
-      without.clear()
       Object.assign(checks, ALL_CHECKS)
     }
   })

@@ -1,8 +1,8 @@
 /** The service in this process, on a database of its own, whose time a test can move. */
 import { afterAll } from 'vitest'
 import { readConfig } from '../../src/config.ts'
+import { GUARDS } from '../../src/core/guards.ts'
 import { isHeld } from '../../src/core/image.ts'
-import type { RuleName } from '../../src/core/rules.ts'
 import { commandOf, type Job, type JobContext } from '../../src/jobs/job.ts'
 import { createJudge } from '../../src/jobs/judge.ts'
 import { createSchedule } from '../../src/jobs/schedule.ts'
@@ -28,17 +28,14 @@ type Started = Pick<Service, 'ledger' | 'server'> & {
 /** Time that has passed because a test said so, in milliseconds. */
 export type TestTime = { movedBy: number }
 
-/** What a service is without, at the moment. */
-export type TakenOut = {
-  readonly without: Set<RuleName>
-  readonly checks: { -readonly [check in keyof LoopChecks]: boolean }
-}
+/** What a service checks at the moment. */
+export type Checks = { -readonly [check in keyof LoopChecks]: LoopChecks[check] }
 
 export type TestService = Started &
   AsyncDisposable & {
     readonly database: TestDatabase
     readonly time: TestTime
-    readonly out: TakenOut
+    readonly checks: Checks
     /** What a server is made of besides, for another one. */
     readonly reads: Reads
     readonly intake: Intake
@@ -66,11 +63,11 @@ export async function serviceOn(
   {
     database,
     time = { movedBy: 0 },
-    out = { without: new Set(), checks: { ...ALL_CHECKS } },
-  }: { readonly database: TestDatabase; readonly time?: TestTime; readonly out?: TakenOut },
+    checks = { ...ALL_CHECKS },
+  }: { readonly database: TestDatabase; readonly time?: TestTime; readonly checks?: Checks },
   env: Readonly<Record<string, string>> = {},
 ): Promise<TestService> {
-  const started = await start(database.adminUrl, time, out, env)
+  const started = await start(database.adminUrl, time, checks, env)
   const { ledger } = started
   const log = createLogger('silent')
   const pool = createPool({ url: database.serviceUrl, applicationName: 'test jobs', max: 4 })
@@ -87,7 +84,7 @@ export async function serviceOn(
   // It judges what is there: a test answers between two runs.
   const schedule: Readonly<Record<string, { readonly run: Job }>> = {
     ...createSchedule(),
-    judge: { run: createJudge({ stayMs: 0, without: out.without }) },
+    judge: { run: (given) => createJudge({ stayMs: 0, guards: checks.guards })(given) },
   }
   const stop = async () => {
     await started.stop()
@@ -97,7 +94,7 @@ export async function serviceOn(
     ...started,
     database,
     time,
-    out,
+    checks,
     reads: new Reads(pool),
     intake,
     call: rpc(started.url),
@@ -105,7 +102,7 @@ export async function serviceOn(
       const job = schedule[name]
       if (job === undefined) throw new Error(`there is no job ${name}`)
       const done = await job.run({ ...context, database: within(pool, network) })
-      if (name === 'expire' && out.without.size > 0) await expireAll(context, network)
+      if (name === 'expire' && checks.guards !== GUARDS) await expireAll(context, network)
       return done
     },
     stop,
@@ -117,7 +114,7 @@ export async function serviceOn(
 async function start(
   databaseUrl: string,
   time: TestTime,
-  out: TakenOut,
+  checks: Checks,
   env: Readonly<Record<string, string>>,
 ): Promise<Started> {
   const config = readConfig({
@@ -133,7 +130,7 @@ async function start(
   try {
     const log = createLogger(config.logLevel)
     const clock = new TestClock({ movedBy: () => time.movedBy })
-    const options = { worker: false, clock, ...out }
+    const options = { worker: false, clock, checks }
     const { ledger, server } = await openService(config, log, open, options)
     return {
       url: callersUrl(config.host, server.httpPort),

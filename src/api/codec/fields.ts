@@ -3,7 +3,6 @@
  * throws INVALID_FIELD with the field's path in JSON spelling. The core checks what depends on the state of a network.
  */
 import {
-  addressMeant,
   type Cidr,
   formatAddress,
   formatCidr,
@@ -12,6 +11,7 @@ import {
   type Malformed,
   parseAddress,
   parseCidr,
+  parseLenientAddress,
 } from '../../core/address.ts'
 import type { Labels } from '../../core/owner.ts'
 import { invalidField } from './errors.ts'
@@ -93,7 +93,7 @@ export const cidr = (value: string, path: string): string => formatCidr(sound(pa
 
 /** An address in use: any spelling of just one address is taken, so that it spoils no list. */
 export function addressInUse(value: string, path: string): string {
-  return formatAddress(addressMeant(value) ?? ipAddress(value, path))
+  return formatAddress(parseLenientAddress(value) ?? ipAddress(value, path))
 }
 
 /** A CIDR, or an address for the block of that one address. */

@@ -2,11 +2,12 @@
  * The dry run: what would be done about leases now, and why. The judge on the image, by leases in order of address; nothing
  * is done. A page judges at most `MOST_JUDGED` leases, `SLICE` at a time, so that nobody else is kept waiting.
  */
-import { barsOf, coverageOf } from '../../core/attention.ts'
+import { coverageOf, suspensionsOf } from '../../core/attention.ts'
 import { viewOf } from '../../core/batch.ts'
 import type { LeaseView } from '../../core/command.ts'
 import { expiredAt } from '../../core/decide-lease.ts'
 import type { Details } from '../../core/event.ts'
+import { GUARDS } from '../../core/guards.ts'
 import { type HeldRecord, type Image, isHeld } from '../../core/image.ts'
 import { judge } from '../../core/judge.ts'
 import type { Ledger } from '../../ledger/ledger.ts'
@@ -16,7 +17,6 @@ import type { Reads } from '../../ledger/reads.ts'
 /** About 10 ms of the process. */
 const SLICE = 500
 const MOST_JUDGED = 10_000
-const NOTHING_TAKEN_OUT: ReadonlySet<never> = new Set()
 
 export type Wanted = {
   readonly network: string
@@ -68,7 +68,7 @@ export async function reconcile(
         now: ledger.now(),
         freshness: (id: string) => freshness.get(id),
         lookUps: lookUps.get(address) ?? [],
-        without: NOTHING_TAKEN_OUT,
+        guards: GUARDS,
       }
       const { verdict, because, proof } = judge(evidence, record, coverage)
       const parties = [...proof.witnesses.map(({ id }) => id), ...proof.sightings.map((one) => one.source)]
@@ -86,7 +86,7 @@ export async function reconcile(
 }
 
 function expiry(image: Image, record: HeldRecord, lease: LeaseView, now: number): Found | null {
-  const due = expiredAt({ image, now, without: NOTHING_TAKEN_OUT }, record)
+  const due = expiredAt({ image, now, guards: GUARDS }, record)
   return due === null
     ? null
     : { lease, verdict: 'expire', because: [], evidence: { confirmBy: record.confirmBy, due } }
@@ -95,7 +95,11 @@ function expiry(image: Image, record: HeldRecord, lease: LeaseView, now: number)
 /** What is not done while the network recovers or is held. */
 function heldBack(image: Image, found: Found, now: number): Found {
   if (found.verdict === 'keep' || found.verdict === 'ask') return found
-  const [bar] = barsOf(image, now, found.verdict === 'reap' ? 'REAP_ABSENT' : 'REAP')
-  if (bar === undefined) return found
-  return { ...found, verdict: 'keep', because: [{ code: bar.code, source: '', text: bar.text }] }
+  const [suspension] = suspensionsOf(image, now, found.verdict === 'reap' ? 'REAP_ABSENT' : 'REAP')
+  if (suspension === undefined) return found
+  return {
+    ...found,
+    verdict: 'keep',
+    because: [{ code: suspension.code, source: '', text: suspension.text }],
+  }
 }
