@@ -3,9 +3,8 @@
  *
  * db/audit/00_event.sql  from the table of an event's columns its text, the view `log` and what shows leases; from the lifecycle
  *                        the ends of quarantines
- * db/schema.sql          columns of views and arguments of functions as the catalogue has them, for review; never executed.
- *                        Tables are left out: as long as there is one migration, it is their whole definition. Rights are in
- *                        test/db/postgres-privileges.test.ts.
+ * db/schema.sql          what the migration and the audit files make, from the catalogue, for review; never executed. Rights
+ *                        are in test/db/postgres-privileges.test.ts.
  * src/gen/tables.ts      the columns of our tables with their types, from the catalogue
  */
 
@@ -23,9 +22,39 @@ import { openDatabase } from '../src/postgres/database.ts'
 import { DB } from '../src/postgres/migrate.ts'
 
 const HEADER =
-  '-- Views with their columns, functions with their arguments. Written by "npm run generate"; do not edit.'
+  '-- Tables, views with their columns, functions with their arguments. Written by "npm run generate"; do not edit.'
 
 const OURS = `('ipledger'::regnamespace, 'ipledger_audit'::regnamespace)`
+
+// Columns in the order they were written, then constraints; a NOT NULL is shown at its column.
+const TABLES = `
+  select format(E'create table %s (\\n%s\\n)%s;', c.oid::regclass,
+           (select string_agg('  ' || line, E',\\n' order by place, line)
+              from (select a.attnum::int as place,
+                           a.attname || ' ' || format_type(a.atttypid, a.atttypmod)
+                           || case when a.attcollation <> t.typcollation then format(' collate %I', l.collname) else '' end
+                           || case when a.attnotnull then ' not null' else '' end
+                           || coalesce(' default ' || pg_get_expr(d.adbin, d.adrelid), '') as line
+                      from pg_attribute a
+                      join pg_type t on t.oid = a.atttypid
+                      left join pg_collation l on l.oid = a.attcollation
+                      left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+                     where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+                    union all
+                    select 10000, format('constraint %I %s', x.conname, pg_get_constraintdef(x.oid, true))
+                      from pg_constraint x
+                     where x.conrelid = c.oid and x.contype <> 'n') as lines),
+           coalesce(' with (' || array_to_string(c.reloptions, ', ') || ')', '')) as text
+    from pg_class c
+   where c.relnamespace in ${OURS} and c.relkind in ('r', 'p')
+   order by c.oid::regclass::text`
+
+const INDEXES = `
+  select pg_get_indexdef(i.indexrelid) || ';' as text
+    from pg_index i join pg_class c on c.oid = i.indexrelid
+   where c.relnamespace in ${OURS}
+     and not exists (select from pg_constraint x where x.conindid = i.indexrelid and x.contype in ('p', 'u', 'x'))
+   order by i.indrelid::regclass::text, c.relname`
 
 // Columns and arguments of views and functions; their files have the rest.
 const VIEWS = `
@@ -63,7 +92,7 @@ const KEYS = `
 /** The schemas as text, in an order that does not depend on how they were made. */
 async function describeSchema(client: pg.Client): Promise<string> {
   const parts = [HEADER]
-  for (const sql of [VIEWS, FUNCTIONS]) {
+  for (const sql of [TABLES, INDEXES, VIEWS, FUNCTIONS]) {
     const { rows } = await client.query<{ text: string }>(sql)
     parts.push(rows.map(({ text }) => text).join('\n'))
   }
