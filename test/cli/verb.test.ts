@@ -375,14 +375,19 @@ test('a page that came out short is filled from the next ones', async () => {
   expect(printed).toMatch(/n\/1(.|\n)*n\/2(.|\n)*n\/3(.|\n)*There is more: .*--page-token c /)
 })
 
-test('an exclusion more is written to the version that was read', async () => {
-  answers = [{ pool: { name: 'two', exclude: ['10.8.1.9'], version: '7' } }]
-  expect(await runCli(words('pool update two --add-exclude 10.8.1.32'))).toBe(0)
-  const exclude = ['10.8.1.9', '10.8.1.32']
-  expect(asked).toEqual([
-    ['GetPool', { name: 'two' }],
-    ['UpdatePool', { name: 'two', exclude, version: '7', updateMask: 'exclude' }],
-  ])
+test('an exclusion more or less is written to the version that was read', async () => {
+  for (const [option, changed] of [
+    ['--add-exclude 10.8.1.32', { exclude: ['10.8.1.9', '10.8.1.32'] }],
+    ['--remove-exclude 10.8.1.9', { updateMask: 'exclude' }],
+  ] as const) {
+    asked = []
+    answers = [{ pool: { name: 'two', exclude: ['10.8.1.9'], version: '7' } }]
+    expect(await runCli(words(`pool update two ${option}`))).toBe(0)
+    expect(asked).toEqual([
+      ['GetPool', { name: 'two' }],
+      ['UpdatePool', { name: 'two', version: '7', ...changed }],
+    ])
+  }
 })
 
 test('without a server the sentence says so', async () => {
