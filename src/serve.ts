@@ -7,11 +7,11 @@ import { checkPort, startPages } from './api/http/pages.ts'
 import { ApiServer } from './api/http/server.ts'
 import { isLoopback, loopbackTokens, openTokens, type Tokens } from './api/tokens.ts'
 import { type Config, StartRefused } from './config.ts'
+import { DatabaseGauges } from './database-gauges.ts'
 import { Worker } from './jobs/worker.ts'
 import { Unavailable } from './ledger/ledger.ts'
 import { type LedgerOptions, type OpenLedger, openLedger } from './ledger/open.ts'
 import { Reads } from './ledger/reads.ts'
-import { Observed } from './observed.ts'
 import { createPool } from './postgres/connect.ts'
 import { type Database, openDatabase } from './postgres/database.ts'
 import { Intake } from './sources/intake.ts'
@@ -58,8 +58,8 @@ export async function openService(
   const { database, ledger } = parts
   const pool = connect('ipledger reads', config.readConnections)
   const reads = new Reads(pool)
-  const observed = new Observed(pool, log)
-  open.defer(addGauges(() => observed.collect()))
+  const gauges = new DatabaseGauges(pool, log)
+  open.defer(addGauges(() => gauges.collect()))
   const worker = options.worker ? { worker: (await startJobs()).trouble } : {}
   const loading = new AbortController()
   open.defer(() => loading.abort())

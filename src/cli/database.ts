@@ -1,4 +1,4 @@
-/** Commands that go to the database, past the service: verify, rebuild, recover, and where it is. */
+/** The commands that go to the database, past the service: verify, rebuild, recover, and where it is. `on-database.ts` runs them. */
 import { InvalidArgumentError, Option } from 'commander'
 import { AuditService } from '../gen/ipledger/v1/audit_pb.ts'
 import { NetworkService } from '../gen/ipledger/v1/network_pb.ts'

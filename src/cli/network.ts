@@ -1,3 +1,4 @@
+/** Networks: create, list, get, update; the end of a hold. */
 import { LivenessService } from '../gen/ipledger/v1/liveness_pb.ts'
 import { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
 import { group, verb } from './verb.ts'

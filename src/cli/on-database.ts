@@ -1,5 +1,5 @@
 /**
- * Commands on the database itself. They make and migrate nothing. Each first prints which database it is: another terminal may
+ * Runs the commands of `database.ts`. They make and migrate nothing. Each first prints which database it is: another terminal may
  * have another DATABASE_URL.
  */
 import type pg from 'pg'

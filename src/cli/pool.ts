@@ -1,3 +1,4 @@
+/** Pools: create, get, list, update, delete. */
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import { durationFromMs } from '@bufbuild/protobuf/wkt'
 import { formatValue, isMalformed, parseRange } from '../core/address.ts'

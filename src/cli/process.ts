@@ -1,4 +1,4 @@
-/** Commands that run something: the service, its jobs, the migrations, an agent, the bench, the demo. */
+/** The commands that run something: the service, its jobs, the migrations, an agent, the bench, the demo. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { hostname } from 'node:os'

@@ -1,4 +1,4 @@
-/** `serve`, `worker` and `migrate`. */
+/** Runs the commands `serve`, `worker` and `migrate` of `process.ts`. */
 import { type Config, readConfig } from '../config.ts'
 import { callersUrl, migrateDatabase, openJobs, openService, type ProcessOptions } from '../serve.ts'
 import { createLogger, type Logger } from '../telemetry.ts'

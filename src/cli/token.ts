@@ -1,3 +1,4 @@
+/** The file of tokens: create, list, revoke. It needs no server. */
 import * as fs from 'node:fs'
 import { Option } from 'commander'
 import type { Role } from '../api/rights.ts'

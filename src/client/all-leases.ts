@@ -1,4 +1,4 @@
-/** All pages of ListLeases. Not of the package. */
+/** All pages of ListLeases. The package does not export it. */
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import type { ListLeasesRequestSchema } from '../gen/ipledger/v1/lease_pb.ts'
 import type { Lease } from '../gen/ipledger/v1/types_pb.ts'

@@ -1,4 +1,4 @@
-/** What an event does to the image. Total: any event that the log holds can be applied. The only caller of `put…`. */
+/** What an event does to the image. Any event of the log can be applied. Only this and loading an image call `put…`. */
 import { type Entry, type EventOf, type LedgerEvent, TERMINAL } from './event.ts'
 import {
   assign,

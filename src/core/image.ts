@@ -4,7 +4,7 @@
  * One immutable record for each address that was ever touched (its last event), the pools with their free space, what
  * sources list, holds, era. `put` is the one place that changes the record of an address and every index of it; the other
  * `put…` do the same for pools, sources and sightings. While a journal is open each notes its inverse, so that a batch is
- * undone by running the notes backwards. Only `evolve` calls them.
+ * undone by running the notes backwards. Only `evolve` and loading an image call them.
  *
  * Free space is stored only here: untouched is what has no record, free is what has a FREE record, longest free first.
  * What a source lists as live is in neither queue until it is listed no more, so that passing it over costs nothing; then it

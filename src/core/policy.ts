@@ -1,4 +1,6 @@
-/** The judge's policy, which a pool may set. */
+/** The defaults and limits of the rules, and the eras of numbers. */
+
+/** The judge's policy. A pool may set its own. */
 const REAP_POLICY = {
   /** Counted reports of each witness without the workload (kubernetes#37488). */
   misses: 3,
@@ -12,7 +14,7 @@ const REAP_POLICY = {
   confirmGraceMs: 60_000,
 } as const
 
-/** Every default and limit in one place. Pools override some of them. Times are milliseconds; none is measured unless it says so. */
+/** Pools override some of them. Times are milliseconds; none is measured unless it says so. */
 export const POLICY = {
   /** How long an address rests between two holders, unless its pool says otherwise. */
   cooldownMs: 120_000,

@@ -1,3 +1,4 @@
+/** A pool: its settings, how they are read and checked, its blocks. */
 import {
   blockBase,
   blockSize,

@@ -1,6 +1,6 @@
 /**
  * Brings rows into the ledger as ordinary leases, ACTIVE at once. Nothing is overwritten: an address that another owner holds is
- * a conflict for people. A second run finds its leases and changes nothing.
+ * a conflict for people. A second run finds its leases and changes nothing. `exportLines` is the way back: leases as CSV.
  */
 import { allLeases } from '../client/all-leases.ts'
 import type { IpledgerClient } from '../client/client.ts'

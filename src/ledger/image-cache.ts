@@ -4,8 +4,8 @@
  */
 import { evolve } from '../core/evolve.ts'
 import { type Image, rollback } from '../core/image.ts'
+import { buildImage } from './build-image.ts'
 import { digestOf, textOf } from './event-text.ts'
-import { buildImage } from './load.ts'
 import type { Caught, Chained, Log } from './log.ts'
 import type { LoopChecks, LoopLimits, Observer } from './loop-options.ts'
 

@@ -1,4 +1,4 @@
-/** The ledger as the rest of the house sees it: submit a command, get what was committed or why it was refused. */
+/** The ledger as other rooms see it: submit a command, get what was committed or why it was refused. */
 import type { Command } from '../core/command.ts'
 import type { Outcome } from '../core/decide.ts'
 import type { Image } from '../core/image.ts'

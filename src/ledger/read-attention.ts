@@ -10,7 +10,7 @@ import {
 import type { AddressRecord } from '../core/event.ts'
 import { type Image, isHeld } from '../core/image.ts'
 import { scanInSlices } from '../in-slices.ts'
-import type { Ask } from './pages.ts'
+import type { Ask } from './read-db.ts'
 import { readFreshness } from './read-sources.ts'
 import { FAILED_LOOK_UPS } from './sql/look-ups.ts'
 import { ATTENTION_ROWS, lookUpOf } from './tables.ts'

@@ -19,7 +19,7 @@ import type { Image } from '../core/image.ts'
 import type { Labels } from '../core/owner.ts'
 import type { PoolSettings } from '../core/pool.ts'
 import { recordOfText } from './event-text.ts'
-import { type Db, MOST_EXAMINED, readHead } from './pages.ts'
+import { type Db, MOST_EXAMINED, readHead } from './read-db.ts'
 import { headOf } from './sql/head.ts'
 import type { RowOf } from './tables.ts'
 

@@ -7,7 +7,7 @@ import { type RawBuilder, type SqlBool, sql } from 'kysely'
 import { type Cidr, formatCidr, formatValue, type IpAddress } from '../core/address.ts'
 import { type Details, type EventType, type LeaseEvent, type LedgerEvent, leaseId } from '../core/event.ts'
 import { eventOf } from './event-text.ts'
-import { type Db, MOST_EXAMINED } from './pages.ts'
+import { type Db, MOST_EXAMINED } from './read-db.ts'
 import { type LeasePage, type PageByAddress, readLeasePage } from './read-leases.ts'
 import { headOf } from './sql/head.ts'
 

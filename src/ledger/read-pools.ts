@@ -4,7 +4,7 @@ import { type Cidr, formatCidr } from '../core/address.ts'
 import type { NetworkState, PoolState } from '../core/image.ts'
 import type { Labels } from '../core/owner.ts'
 import { buildPool, type Pool, poolSize } from '../core/pool.ts'
-import type { Db } from './pages.ts'
+import type { Db } from './read-db.ts'
 import { headOf, lastEvent } from './sql/head.ts'
 import { NETWORK_ROWS, networkOf, poolOf, type Row } from './tables.ts'
 

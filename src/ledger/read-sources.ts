@@ -4,7 +4,7 @@ import { formatValue, type IpAddress, isMalformed, maxPrefix, parseAddress } fro
 import type { Freshness, LookUp } from '../core/command.ts'
 import type { Sighting, SourceState } from '../core/image.ts'
 import { KEYS } from '../gen/tables.ts'
-import { type Ask, asksOf, type Db, MOST_EXAMINED, readHead } from './pages.ts'
+import { type Ask, asksOf, type Db, MOST_EXAMINED, readHead } from './read-db.ts'
 import { blockAt } from './read-leases.ts'
 import { LOOK_UPS } from './sql/look-ups.ts'
 import { REPORTS, REPORTS_OF } from './sql/sources.ts'

@@ -2,7 +2,7 @@
 import { sql } from 'kysely'
 import type { LeaseEvent } from '../core/event.ts'
 import { eventOf } from './event-text.ts'
-import type { Db } from './pages.ts'
+import type { Db } from './read-db.ts'
 import { POOL_INFO, type PoolInfo } from './read-log.ts'
 import { lastEvent } from './sql/head.ts'
 

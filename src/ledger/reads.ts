@@ -11,8 +11,8 @@ import { isAway } from '../postgres/connection-lost.ts'
 import { onConnection } from '../postgres/on-connection.ts'
 import { sever } from '../postgres/pipeline.ts'
 import { afterRunning } from '../time-limit.ts'
-import { asksOf, type Db } from './pages.ts'
 import { readFindings } from './read-attention.ts'
+import { asksOf, type Db } from './read-db.ts'
 import { readLeaseAt, readLeaseByToken, readLeases } from './read-leases.ts'
 import {
   readAddressHistory,

@@ -20,8 +20,8 @@ const STANDS_ON: Readonly<Record<string, readonly string[]>> = {
   watch: ['ledger', 'limit-to.ts'],
   jobs: ['sources'],
   api: ['sources', 'watch'],
-  'observed.ts': ['ledger', 'telemetry.ts'],
-  'serve.ts': ['api', 'jobs', 'observed.ts', 'telemetry-export.ts'],
+  'database-gauges.ts': ['ledger', 'telemetry.ts'],
+  'serve.ts': ['api', 'jobs', 'database-gauges.ts', 'telemetry-export.ts'],
   client: ['core', 'gen'],
   cni: ['client'],
   // It is given its logger.

@@ -1,7 +1,7 @@
 /**
  * The pages beside the methods: probes, the description of the methods, metrics. Only metrics need a token. They name networks,
  * pools and sources, so their callers must be allowed to list these: an auditor, orchestrator or admin of every network. Without a
- * token file every caller on this machine is.
+ * token file every caller on this machine is. A worker serves no methods: it has these pages alone (`startPages`).
  */
 import { once } from 'node:events'
 import * as http from 'node:http'

@@ -1,4 +1,4 @@
-/** Builds an image from the projections at one head; the events of the last hour say what was closed and reaped. */
+/** Builds an image from the tables at one head; the events of the last hour say what was closed and reaped. */
 import { remember } from '../core/evolve.ts'
 import { assign, type Image, newImage, put, putPool, putSightings, putSource } from '../core/image.ts'
 import { buildPool } from '../core/pool.ts'

@@ -26,7 +26,7 @@ const KNOWN_FOR_MS = 60_000
 type Row = { readonly metric: ReadMetric; readonly labels: string[]; readonly value: number }
 type Part = { readonly text: string; readonly everyMs: number; readAt: number; readings: readonly Reading[] }
 
-export class Observed {
+export class DatabaseGauges {
   readonly #database: pg.Pool
   readonly #log: Pick<Logger, 'warn'>
   readonly #parts = [...GAUGES.map(partOf(10_000)), ...SLOW_GAUGES.map(partOf(60_000))]

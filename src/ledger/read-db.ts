@@ -1,4 +1,4 @@
-/** What reads share: the tables as Kysely knows them, statements of plain SQL, the head, a bound on rows. */
+/** The database as `read-*.ts` use it: the tables as Kysely knows them, statements of plain SQL, the head, a bound on rows. */
 import { CompiledQuery, type Kysely, sql } from 'kysely'
 import type { TABLES } from '../gen/tables.ts'
 import { headOf } from './sql/head.ts'

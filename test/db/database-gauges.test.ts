@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { pino } from 'pino'
 import { afterAll, onTestFinished, test, vi } from 'vitest'
-import { Observed } from '../../src/observed.ts'
+import { DatabaseGauges } from '../../src/database-gauges.ts'
 import { createPool } from '../../src/postgres/connect.ts'
 import { command, lists, network, pool, quarantine, reserve, source } from '../core/given.ts'
 import { useTestDatabase, withClient } from '../support/database.ts'
@@ -34,7 +34,7 @@ test('says how full pools are, what is held, who is silent and what waits', asyn
       "insert into ipledger.lookup select 'net', 'agent', 'container', 'a', 'a', '10.0.0.1', 'wanted', null, '', 1, now(), 1",
     )
   })
-  const readings = await new Observed(connections, pino({ level: 'silent' })).collect()
+  const readings = await new DatabaseGauges(connections, pino({ level: 'silent' })).collect()
   const value = (metric: string, ...labels: readonly string[]) =>
     readings.find((one) => one[0] === metric && one[1].join() === labels.join())?.[2]
   assert.equal(value('ipledger.database.up'), 1)
@@ -61,11 +61,11 @@ test('goes on reading after a collection that had nothing to read', async () => 
   const now = performance.now.bind(performance)
   const spied = vi.spyOn(performance, 'now').mockImplementation(() => now() + movedMs)
   onTestFinished(() => spied.mockRestore())
-  const observed = new Observed(connections, pino({ level: 'silent' }))
+  const gauges = new DatabaseGauges(connections, pino({ level: 'silent' }))
   const isKnown = async () =>
-    (await observed.collect()).find(([metric]) => metric === 'ipledger.series.left_out') !== undefined
-  await observed.collect()
-  await observed.collect()
+    (await gauges.collect()).find(([metric]) => metric === 'ipledger.series.left_out') !== undefined
+  await gauges.collect()
+  await gauges.collect()
   // What was read once is known no more by then.
   movedMs = 10 * 60_000
   assert.ok(await isKnown())
@@ -73,7 +73,7 @@ test('goes on reading after a collection that had nothing to read', async () => 
 
 test('a database that is away is told of, and holds up nobody', async () => {
   const nowhere = createPool({ url: 'postgresql://a@127.0.0.1:1/x', applicationName: 'test', max: 1 })
-  const readings = await new Observed(nowhere, pino({ level: 'silent' })).collect()
+  const readings = await new DatabaseGauges(nowhere, pino({ level: 'silent' })).collect()
   assert.deepEqual(readings, [['ipledger.database.up', [], 0]])
   await nowhere.end()
 })
