@@ -11,7 +11,7 @@ import { createJudge } from '../src/jobs/judge.ts'
 import * as clocks from '../src/ledger/clock.ts'
 import { createPool } from '../src/postgres/connect.ts'
 import { callersUrl, openService } from '../src/serve.ts'
-import { Intake } from '../src/sources/intake.ts'
+import * as intakes from '../src/sources/intake.ts'
 import { createLogger } from '../src/telemetry.ts'
 import { openScratch } from './scratch.ts'
 
@@ -49,7 +49,12 @@ const log = createLogger('silent')
 const { ledger, server } = await openService(config, log, open, { worker: false, ...movedTime() })
 const base = callersUrl(config.host, server.httpPort)
 const database = open.adopt(createPool({ url, applicationName: 'walk', max: 4 }), (one) => one.end())
-const intake = new Intake({ ledger, database, log })
+const options = { ledger, database, log }
+// Older code has a function instead of the class.
+const intake =
+  'Intake' in intakes
+    ? new intakes.Intake(options)
+    : (intakes as { createIntake(given: object): intakes.Intake }).createIntake(options)
 const { signal } = new AbortController()
 const judge = createJudge({ stayMs: 0 })
 // The only source reports by itself.
