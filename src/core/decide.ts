@@ -137,8 +137,11 @@ function replayed(batch: Batch, command: Command): Outcome | null {
     const message = `lease ${leaseId}, which request ${requestId} was answered, has ended or is quarantined`
     return refuse(refusal('LEASE_LOST', message, { leaseId, address }))
   }
-  for (const { record } of promises)
+  for (const { view } of promises) {
+    // Read again: two promises of one lease renew it once.
+    const record = batch.image.byToken.get(view.fencingToken)
     if (isHeld(record) && isPlacedFor(batch.guards, actor, record)) lease.renew(batch, command, record)
+  }
   return { ok: true, answer: found.answer, replayed: true }
 }
 

@@ -152,8 +152,11 @@ async function begin(
     const found = answered.slice(creates ? 2 : 1)
     const [lock, state, tail, expected] = found.splice(0, expectedSeq === null ? 3 : 4)
     const { clock, life, head } = state!.rows[0]!
-    // Another process created the network after the first of these statements: it is seen, and not locked.
-    if (lock!.rowCount === 0 && tail!.rows.length > 0) throw new Error(`network ${network} was just created`)
+    // It is seen, and not locked. If another process created it after the first of these statements, the next attempt locks it.
+    if (lock!.rowCount === 0 && tail!.rows.length > 0)
+      throw new Error(
+        `network ${network} was just created, or its lock is lost: if this stays, run ipledger rebuild --network ${network}`,
+      )
     const remembered = identities.get(client)
     const identity =
       remembered?.life === life ? remembered!.identity : await readIdentity(client, life as string)

@@ -39,6 +39,12 @@ const nodes: Step = [room, source('n1', { node: 'n1' }), source('n2', { node: 'n
 const x = (): Step => reserve('x/1', { node: 'n1', confirmed: true })
 /** The source of n2 lists y there: event 10. */
 const contested: Step = [nodes, x(), lists('n2', ['y/1@10.0.0.1'])]
+const twice = command({
+  type: 'allOrNothing',
+  items: [reserve('a/1', { confirmed: true })(), confirm('a/1')()],
+  requestId: 'r',
+  fingerprint: 'f',
+})
 /** As many as one word may quarantine. */
 const full = Array.from({ length: POLICY.quarantinesPerCaller }, (_, i) => `?@10.0.0.${i + 100}`)
 /** One more than that, of n1: events 9 to 73. */
@@ -850,6 +856,12 @@ export const NODES: readonly Row[] = [
     rule: 'PROMISE_RENEWS_THE_AGE',
     given: [room, reserve('a/1', { confirmed: true, requestId: 'r', fingerprint: 'f' }), after(MINUTE)],
     when: reserve('a/1', { confirmed: true, requestId: 'r', fingerprint: 'f' }),
+    gives: ['lease.updated 10.0.0.1 ACTIVE #3'],
+  },
+  {
+    name: '… once, though two of its items promised the same lease',
+    given: [room, twice, after(MINUTE)],
+    when: twice,
     gives: ['lease.updated 10.0.0.1 ACTIVE #3'],
   },
   {
