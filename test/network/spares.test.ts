@@ -4,6 +4,7 @@
  */
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, afterEach, expect, test } from 'vitest'
 import { startProxy } from '../support/proxy.ts'
 import { useService } from '../support/service.ts'
@@ -18,8 +19,9 @@ await call.ok('PoolService/CreatePool', {
   gateway: '10.208.0.1',
   cooldown: '0s',
 })
-// A node for each test.
-for (const id of ['n1', 'n3', 'n4', 'n7']) await enableSource(call, id, { node: id })
+// A node for each test; two agents on the second.
+for (const id of ['n1', 'n2', 'n3', 'n4', 'n5', 'n6', 'n7']) await enableSource(call, id, { node: id })
+await enableSource(call, 'second', { node: 'n2' })
 /** What the agents reach the service by, so that it can be away. */
 const proxy = await startProxy(service.url.replace('http', 'postgres'))
 afterAll(() => proxy.close())
@@ -83,6 +85,52 @@ test('an agent that was killed and lost its files gives no address again', async
   const after = [await add('three'), await add('four')]
   expect(new Set([...before, ...after]).size).toBe(4)
   expect(doubles(node)).toEqual([])
+})
+
+test('two agents on one node, with one pool', async () => {
+  const second = {
+    socket: join(node.dir, 'second.sock'),
+    args: ['--source', 'second', '--socket', join(node.dir, 'second.sock'), '--state', join(node.dir, 's2')],
+  }
+  await node.startAgent('--node', 'n2', '--spares', '1')
+  await node.startAgent('--node', 'n2', '--spares', '1', ...second.args)
+  await untilListed('n2', 1)
+  await untilListed('second', 1)
+  proxy.down(true)
+  await add('first-of-two')
+  await add('second-of-two', { ipam: { agentSocket: second.socket } })
+  expect(doubles(node)).toEqual([])
+})
+
+test('an agent that was stopped gives none until it has reported again', async () => {
+  const { child } = await node.startAgent('--node', 'n5', '--spares', '2')
+  await untilListed('n5', 2)
+  proxy.down(true)
+  await add('before-stop')
+  child.kill('SIGSTOP')
+  await delay(11_000)
+  child.kill('SIGCONT')
+  const stopped = node.add('stopped')
+  expect(await node.call('ADD', stopped, { plugin: 'ipledger-cni' })).toMatchObject({
+    body: { code: 11, msg: expect.stringContaining('stood still') },
+  })
+  proxy.down(false)
+  await untilReported(2, 'n5')
+  proxy.down(true)
+  given(await node.call('ADD', stopped))
+  expect(doubles(node)).toEqual([])
+})
+
+test('one that another host answers for is given to nobody', async () => {
+  await node.startAgent('--node', 'n6', '--spares', '2', '--probe')
+  await untilListed('n6', 2)
+  await add('stranger')
+  const [used, other] = await listed('n6')
+  // It answers by ARP, and no interface has the address: as a host elsewhere on the link.
+  node.inside('stranger', 'ip', 'route', 'add', 'local', `${used}/32`, 'dev', 'lo')
+  proxy.down(true)
+  expect(await add('first-on-link')).toBe(other)
+  expect((await node.call('ADD', node.add('second-on-link'))).body.code).toBe(11)
 })
 
 test('what an agent held that was killed ends by proof', async () => {
