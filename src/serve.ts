@@ -27,7 +27,6 @@ export type ProcessOptions = {
 }
 /** Tests have another clock, and leave checks out. */
 type Options = ProcessOptions & Pick<LedgerOptions, 'clock' | 'checks'>
-type ServiceOptions = Options & { readonly worker: boolean }
 
 export type Service = {
   readonly database: Database
@@ -48,7 +47,7 @@ export async function openService(
   config: Config,
   log: Logger,
   open: AsyncDisposableStack,
-  options: ServiceOptions,
+  options: Options & { readonly worker: boolean },
 ): Promise<Service> {
   const tokens = open.adopt(chooseTokens(config, log), (one) => one.close())
   // If a port is taken, no database is made.
@@ -118,15 +117,6 @@ export async function openJobs(
   return pages.port
 }
 
-/** Brings the database up to date, and nothing else. */
-export async function migrateDatabase(
-  config: Config,
-  log: Logger,
-  open: AsyncDisposableStack,
-): Promise<void> {
-  await openWriter(config, log, open, 'share', {})
-}
-
 /** The parts of every process of the service. */
 async function openParts(
   config: Config,
@@ -156,7 +146,8 @@ async function openParts(
   return { metrics, database, ledger, intake, secrets, connect, startJobs }
 }
 
-async function openWriter(
+/** The database, up to date, and its ledger. */
+export async function openWriter(
   config: Config,
   log: Logger,
   open: AsyncDisposableStack,

@@ -1,6 +1,6 @@
 /** `serve`, `worker` and `migrate`. */
 import { type Config, readConfig } from '../config.ts'
-import { callersUrl, migrateDatabase, openJobs, openService, type ProcessOptions } from '../serve.ts'
+import { callersUrl, openJobs, openService, openWriter, type ProcessOptions } from '../serve.ts'
 import { createLogger, type Logger } from '../telemetry.ts'
 import { whereOf } from './on-database.ts'
 import { awaitSignals } from './stopping.ts'
@@ -26,7 +26,7 @@ export async function runMigrate(): Promise<void> {
   const admin = config.databaseAdminUrl ?? config.databaseUrl
   console.error(`ipledger migrate: ${whereOf({ ...config, databaseUrl: admin })}`)
   await using open = new AsyncDisposableStack()
-  await migrateDatabase(config, createLogger(config.logLevel), open)
+  await openWriter(config, createLogger(config.logLevel), open, 'share', {})
   console.log('The database is up to date.')
 }
 

@@ -28,6 +28,8 @@ export function lostOr(error: unknown, client: pg.ClientBase): unknown {
   return new ConnectionLost(`The connection to PostgreSQL was lost: ${why}.`, error)
 }
 
+export const INSUFFICIENT_PRIVILEGE = '42501'
+
 export function sqlState(error: unknown): string | undefined {
   return error instanceof pg.DatabaseError ? error.code : undefined
 }

@@ -13,7 +13,7 @@ import pg from 'pg'
 import type { Logger } from 'pino'
 import { StartRefused } from '../config.ts'
 import { createPool, readUrl } from './connect.ts'
-import { sqlState } from './connection-lost.ts'
+import { INSUFFICIENT_PRIVILEGE, sqlState } from './connection-lost.ts'
 import { AUDITOR_ROLE, SERVICE_ROLE } from './roles.ts'
 
 export const JOBS_SCHEMA = 'graphile_worker'
@@ -24,8 +24,6 @@ export const DB = new URL('../../db/', import.meta.url)
 /** Advisory locks; no other program uses these numbers. */
 const MIGRATION_LOCK = 0x1b1ed9e4
 const JOBS_SCHEMA_LOCK = 0x1b1ed9e5
-
-const INSUFFICIENT_PRIVILEGE = '42501'
 
 type File = { readonly name: string; readonly text: string }
 
@@ -47,7 +45,7 @@ export async function migrate(admin: pg.Client, log: Logger, db: URL = DB): Prom
     await admin.query('rollback').catch(() => {})
     if (sqlState(error) !== INSUFFICIENT_PRIVILEGE) throw error
     throw new StartRefused(
-      `Role "${admin.user}" may not bring the database up to date (${messageOf(error)}): ` +
+      `Role "${admin.user}" may not bring the database up to date (${(error as Error).message}): ` +
         'let DATABASE_ADMIN_URL name the role that owns the schemas ipledger and ipledger_audit, or a superuser.',
       { cause: error },
     )
@@ -193,10 +191,6 @@ async function run(admin: pg.Client, text: string, what: string): Promise<void> 
     await admin.query(text)
   } catch (error) {
     if (sqlState(error) === INSUFFICIENT_PRIVILEGE) throw error
-    throw new Error(`${what} failed: ${messageOf(error)}`, { cause: error })
+    throw new Error(`${what} failed: ${(error as Error).message}`, { cause: error })
   }
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }

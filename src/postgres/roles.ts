@@ -20,7 +20,7 @@ import pg from 'pg'
 import type { Logger } from 'pino'
 import { StartRefused } from '../config.ts'
 import { connectUnchecked, readUrl, replaceLogin } from './connect.ts'
-import { ConnectionLost, sqlState } from './connection-lost.ts'
+import { ConnectionLost, INSUFFICIENT_PRIVILEGE, sqlState } from './connection-lost.ts'
 
 export const SERVICE_ROLE = 'ipledger_service'
 const JOBS_ROLE = 'ipledger_jobs'
@@ -101,7 +101,6 @@ const LARGE_OBJECT_WRITERS = [
   'lowrite(integer, bytea)',
 ]
 
-const INSUFFICIENT_PRIVILEGE = '42501'
 const WRONG_PASSWORD: ReadonlySet<string | undefined> = new Set(['28P01', '28000'])
 /** Another starter changed the same role at the same time: duplicate role, duplicate key, tuple concurrently updated. */
 const COLLIDED: ReadonlySet<string | undefined> = new Set(['42710', '23505', 'XX000'])

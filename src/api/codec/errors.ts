@@ -144,12 +144,10 @@ export function isOurs(error: ConnectError): boolean {
 
 /** Of the whole message a header may hold some 8 KiB, and percent-encoding triples a character. */
 const LONGEST_TEXT = 2_000
-// biome-ignore lint/suspicious/noControlCharactersInRegex: those are what it removes
-const CONTROL_CHARACTERS = /[\u0000-\u001f\u007f-\u009f]/g
 
 function presentable(text: string): string {
   const cut = text.length > LONGEST_TEXT ? `${text.slice(0, LONGEST_TEXT)}…` : text
-  return cut.toWellFormed().replace(CONTROL_CHARACTERS, '\ufffd')
+  return cut.toWellFormed().replace(/\p{Cc}/gu, '\ufffd')
 }
 
 function presentableMetadata(metadata: Readonly<Record<string, string>>): Record<string, string> {

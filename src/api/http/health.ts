@@ -14,6 +14,7 @@ import {
   HealthCheckResponse_ServingStatus as Status,
 } from '../../gen/grpc/health/v1/health_pb.ts'
 import { type Condition, type Reads, ReadsUnavailable } from '../../ledger/reads.ts'
+import { INSUFFICIENT_PRIVILEGE } from '../../postgres/connection-lost.ts'
 
 /** The database is asked no more often: probes need no token. */
 const FRESH_MS = 1_000
@@ -125,20 +126,14 @@ function networks(count: number): string {
 
 /** A relation, schema or column is missing. */
 const NO_TABLES: ReadonlySet<string> = new Set(['42P01', '3F000', '42703'])
-const NOT_ALLOWED = '42501'
 
 function whyNot(error: unknown, since: number): string {
-  const code = codeOf(error instanceof ReadsUnavailable ? error.cause : error)
+  // A SQLSTATE or a code of the system; a message may name hosts and roles.
+  const thrown = error instanceof ReadsUnavailable ? error.cause : error
+  const { code = '' }: { readonly code?: string } = Object(thrown)
   const at = `since ${new Date(since).toISOString()}`
   if (NO_TABLES.has(code)) return `the database lacks tables of ipledger ${at}: run ipledger migrate`
-  if (code === NOT_ALLOWED)
+  if (code === INSUFFICIENT_PRIVILEGE)
     return `the database refuses its own role what it needs ${at}: run ipledger migrate`
   return `the database does not answer ${at}${code === '' ? '' : ` (${code})`}`
-}
-
-/** A SQLSTATE or a code of the system; a message may name hosts and roles. */
-function codeOf(error: unknown): string {
-  if (!(error instanceof Error)) return ''
-  if (error instanceof AggregateError) return codeOf(error.errors[0])
-  return 'code' in error && typeof error.code === 'string' ? error.code : ''
 }
