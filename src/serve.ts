@@ -7,6 +7,7 @@ import { checkPort, startPages } from './api/http/pages.ts'
 import { ApiServer } from './api/http/server.ts'
 import { isLoopback, loopbackTokens, openTokens, type Tokens } from './api/tokens.ts'
 import { type Config, StartRefused } from './config.ts'
+import { ownCommand } from './core/command.ts'
 import { Worker } from './jobs/worker.ts'
 import { Unavailable } from './ledger/ledger.ts'
 import { type LedgerOptions, type OpenLedger, openLedger } from './ledger/open.ts'
@@ -117,7 +118,6 @@ export async function openJobs(
   return pages.port
 }
 
-/** The parts of every process of the service. */
 async function openParts(
   config: Config,
   log: Logger,
@@ -196,13 +196,8 @@ async function ensureDefaultNetwork(ledger: OpenLedger, log: Logger): Promise<vo
     return
   }
   const outcome = await ledger.submit({
+    ...ownCommand(NETWORK, 'migrate', 'migrate'),
     type: 'createNetwork',
-    network: NETWORK,
-    actor: { name: 'migrate', node: null },
-    cause: 'migrate',
-    requestId: null,
-    fingerprint: null,
-    traceId: null,
     settings: { description: '', labels: {} },
   })
   if (outcome.ok) log.info({ network: NETWORK }, 'network created')

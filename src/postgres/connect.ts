@@ -156,7 +156,6 @@ export async function connect(target: ConnectTarget, check = checkServer): Promi
 /** @throws ConnectionLost */
 export const connectUnchecked = (target: ConnectTarget) => connect(target, async () => {})
 
-/** The connection is closed after the work. */
 export async function withClient<T>(
   target: ConnectTarget,
   work: (client: pg.Client) => Promise<T>,

@@ -146,7 +146,6 @@ async function applyAudit(admin: pg.Client, db: URL): Promise<boolean> {
   return true
 }
 
-/** In order of their names. */
 async function readSql(directory: URL): Promise<readonly File[]> {
   const files = (await readdir(directory)).filter((file) => file.endsWith('.sql')).sort()
   return Promise.all(
@@ -157,7 +156,6 @@ async function readSql(directory: URL): Promise<readonly File[]> {
   )
 }
 
-/** Names of migrations, in order. */
 async function readApplied(client: pg.Client): Promise<readonly string[]> {
   // Not to_regclass: it raises for a login that may not look into the schema.
   const { rows: tables } = await client.query(

@@ -1,13 +1,7 @@
 /**
- * The login roles.
- *
- *   ipledger_service   the ledger and its readers; owns nothing, may insert into and read `event`
- *   ipledger_jobs      graphile-worker; owns only its schema
- *   ipledger_auditor   people and dashboards; reads schema `ipledger_audit` and nothing else
- *
- * An owner or superuser in DATABASE_URL creates these roles, and the first two log in. Their passwords follow from its
- * password and the identity of the cluster, so every process with this URL knows them and none is stored; the server gets a
- * SCRAM verifier. Without a password (peer, trust) the roles get none. An operator sets the auditor's.
+ * The login roles of docs/deploying.md. The passwords of service and jobs follow from the password in DATABASE_URL and the identity
+ * of the cluster, so every process with this URL knows them and none is stored; the server gets a SCRAM verifier. Without a
+ * password (peer, trust) the roles get none.
  *
  * A role has one password for the whole cluster. If it is not ours, the start stops: a new one would shut out the processes
  * that use the role now.
@@ -85,10 +79,9 @@ type LoginKind = {
   readonly administers: boolean
 }
 
-/** How the role logs in. `operators`: if an operator allows it; `auditors`: after an operator has set a password. */
-type Login = { readonly url: string } | 'operators' | 'auditors'
 type Statement = { readonly text: string; readonly mayRun: boolean }
-type Wanted = { readonly role: string; readonly settings: Settings; readonly login: Login }
+/** `url`: how it logs in; undefined: an operator sets its password, and of the service also allows the login. */
+type Wanted = { readonly role: string; readonly settings: Settings; readonly url: string | undefined }
 
 const LARGE_OBJECT_WRITERS = [
   'lo_creat(integer)',
@@ -153,15 +146,11 @@ export async function ensureRoles(
 ): Promise<Logins> {
   const logins = deriveLogins(databaseUrl, await readSystemIdentifier(admin))
   // DATABASE_URL names the service's role itself, with its password, or a role that was granted it.
-  const kept = readUrl(databaseUrl).user === SERVICE_ROLE ? { url: databaseUrl } : 'operators'
+  const kept = readUrl(databaseUrl).user === SERVICE_ROLE ? databaseUrl : undefined
   const wanted: readonly Wanted[] = [
-    {
-      role: SERVICE_ROLE,
-      settings: SERVICE_SETTINGS,
-      login: keepService ? kept : { url: logins.serviceUrl },
-    },
-    { role: JOBS_ROLE, settings: JOBS_SETTINGS, login: { url: logins.jobsUrl } },
-    { role: AUDITOR_ROLE, settings: AUDITOR_SETTINGS, login: 'auditors' },
+    { role: SERVICE_ROLE, settings: SERVICE_SETTINGS, url: keepService ? kept : logins.serviceUrl },
+    { role: JOBS_ROLE, settings: JOBS_SETTINGS, url: logins.jobsUrl },
+    { role: AUDITOR_ROLE, settings: AUDITOR_SETTINGS, url: undefined },
   ]
   for (let attempt = 1; ; attempt++) {
     try {
@@ -274,7 +263,7 @@ function toRun(what: string, statements: readonly string[]): string {
 }
 
 /** The statements that are still to run, in order. */
-async function missing(admin: pg.Client, { role, settings, login }: Wanted): Promise<readonly string[]> {
+async function missing(admin: pg.Client, { role, settings, url }: Wanted): Promise<readonly string[]> {
   const { rows } = await admin.query<{
     present: boolean
     can_login: boolean | null
@@ -292,13 +281,12 @@ async function missing(admin: pg.Client, { role, settings, login }: Wanted): Pro
   )
   const { present, can_login: canLogin, settings: set, known, database, connects } = rows[0]!
   const name = pg.escapeIdentifier(role)
-  const url = typeof login === 'string' ? undefined : login.url
   const password = url === undefined ? undefined : readUrl(url).password
   const secret = password === undefined ? '' : ` password '${scramVerifier(password)}'`
   const statements: string[] = []
   if (!present) {
     // Tables are granted to the role, so it must exist even if another login is used.
-    const logsIn = login === 'operators' ? 'nologin' : 'login'
+    const logsIn = url === undefined && role === SERVICE_ROLE ? 'nologin' : 'login'
     statements.push(
       `create role ${name} ${logsIn} nosuperuser nocreatedb nocreaterole noreplication${secret}`,
     )

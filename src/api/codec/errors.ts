@@ -118,7 +118,6 @@ export function overloaded(why: string): Refused {
   return refused('OVERLOADED', `the server ${why}; ask another`, {}, 1_000)
 }
 
-/** The same error inside the answer of a batch. */
 export function itemErrorView(error: Refused): View<ItemError> {
   const { reason, message, metadata, retryAfterMs } = error.refusal
   return {
@@ -132,7 +131,6 @@ export function itemErrorView(error: Refused): View<ItemError> {
 
 const INTERNAL = 'internal error; the log of the server says more'
 
-/** A defect of the service. Only the log says more. */
 export function internalError(): ConnectError {
   return new ConnectError(INTERNAL, Code.Internal)
 }

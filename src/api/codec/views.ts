@@ -88,8 +88,6 @@ export function poolView(
   }
 }
 
-// Sources.
-
 export function sourceView(
   network: string,
   { source, freshness, failure, failingSince, era }: Omit<SourceShown, 'era'> & { readonly era?: number },
@@ -127,8 +125,6 @@ export function sightingView(sighting: SightingShown): View<livenessPb.Sighting>
 export function verificationView({ owner, node, ...question }: Verification): View<livenessPb.Verification> {
   return { ...question, owner: ownerView(owner, node) }
 }
-
-// The log.
 
 export function eventView(network: string, { event, poolInfo }: EventShown): View<auditPb.Event> {
   return { ...NO_SUBJECT, ...event, network, time: event.at, ...subjectOf(network, event, poolInfo) }
