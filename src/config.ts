@@ -171,12 +171,9 @@ function readTelemetry(set: z.infer<typeof environment>) {
   const exporters = set.OTEL_METRICS_EXPORTER?.split(/ *, */)
   const hasEndpoint = (own: string | undefined) => (own ?? set.OTEL_EXPORTER_OTLP_ENDPOINT) !== undefined
   return {
-    /** /metrics, for Prometheus. */
     page: set.IPLEDGER_METRICS ? set.IPLEDGER_METRICS === 'yes' : exporters?.includes('prometheus') === true,
-    /** Metrics by OTLP. */
     pushed: exporters?.includes('otlp') ?? hasEndpoint(set.OTEL_EXPORTER_OTLP_METRICS_ENDPOINT),
     pushEveryMs: set.OTEL_METRIC_EXPORT_INTERVAL,
-    /** Spans by OTLP. */
     traces: set.OTEL_TRACES_EXPORTER
       ? set.OTEL_TRACES_EXPORTER === 'otlp'
       : hasEndpoint(set.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT),

@@ -43,7 +43,6 @@ export type Backend = {
   readonly secrets: SourceSecrets
 }
 
-/** A call about one network. */
 export type Scoped = Call & {
   readonly network: string
   /** Of the lease that the request names by its id. */
@@ -61,7 +60,6 @@ type Commanding<I, O> = {
   decode(request: I, call: Scoped, backend: Backend): Content
   view(answer: Answer, call: Scoped, backend: Backend): O | Promise<O>
 }
-/** Any other method. */
 type Answering<I, O> = { answer(request: I, call: Scoped, backend: Backend): Promise<O> }
 type Declared<I, O> = { readonly roles: ReadonlySet<Role> } & (Commanding<I, O> | Answering<I, O>)
 type Services = {

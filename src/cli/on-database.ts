@@ -149,7 +149,6 @@ async function networksOf(client: pg.Client, where: string, network: string | un
   return names
 }
 
-/** One line that is written over, on a terminal. */
 function showProgress(text: string): void {
   if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`)
 }

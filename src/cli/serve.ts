@@ -12,7 +12,6 @@ export function serve({ worker }: { readonly worker: boolean }): Promise<void> {
   })
 }
 
-/** The jobs alone. */
 export function runWorker(): Promise<void> {
   return untilStopped(async (config, log, open, options) => {
     const port = await openJobs(config, log, open, options)

@@ -18,7 +18,6 @@ export class ConnectionLost extends Error {
   }
 }
 
-/** The error of a statement: ConnectionLost if its connection is gone. */
 export function lostOr(error: unknown, client: pg.ClientBase): unknown {
   const { connection } = client as unknown as {
     readonly connection: { readonly stream: Pick<Socket, 'destroyed'> }

@@ -24,7 +24,6 @@ export type Database = {
   readonly jobsUrl: string
   /** For migrate, rebuild and tests; undefined: the administrator's login is not known. */
   readonly adminUrl: string | undefined
-  /** Stops the embedded server if this process started it. */
   readonly stop: () => Promise<void>
 }
 
@@ -32,7 +31,6 @@ type Options = {
   readonly log: Logger
   /** `own`: another process must not run the embedded server. `share`: it may. */
   readonly embedded: 'own' | 'share'
-  /** The embedded server died. */
   readonly onFailure?: ((error: Error) => void) | undefined
 }
 

@@ -18,7 +18,6 @@ import { AUDITOR_ROLE, SERVICE_ROLE } from './roles.ts'
 
 export const JOBS_SCHEMA = 'graphile_worker'
 
-/** The folder `db`. */
 export const DB = new URL('../../db/', import.meta.url)
 
 /** Advisory locks; no other program uses these numbers. */

@@ -99,7 +99,6 @@ const WRONG_PASSWORD: ReadonlySet<string | undefined> = new Set(['28P01', '28000
 const COLLIDED: ReadonlySet<string | undefined> = new Set(['42710', '23505', 'XX000'])
 const ATTEMPTS = 5
 
-/** The rights of this connection's login. */
 export async function inspectLogin(client: pg.Client): Promise<LoginKind> {
   const { rows } = await client.query<LoginKind>(
     `select current_user as role,

@@ -53,7 +53,6 @@ export type PulledSource = {
   lookUp(question: Question, signal: AbortSignal): Promise<LookUp>
 }
 
-/** Entries of one list. */
 export const MOST_ENTRIES = 200_000
 
 /** Unreadable items that a sentence names. */

@@ -16,7 +16,6 @@ const DOMAIN = 'ipledger'
 
 type Meaning = {
   readonly code: Code
-  /** Advice for the calling program. */
   readonly caller: string
 }
 

@@ -26,7 +26,6 @@ const POOL = /^[a-z0-9](?:[a-z0-9._-]{0,251}[a-z0-9])?$/
 const KIND = /^[a-z][a-z0-9-]{0,62}$/
 const LABEL_KEY = /^[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$/
 
-/** Text without control characters, at most `limit` bytes; may be empty. */
 export function text(value: string, path: string, limit: number = LIMITS.nameBytes): string {
   // Most are short: three bytes a character at most.
   if (3 * value.length > limit && Buffer.byteLength(value) > limit)
@@ -94,7 +93,6 @@ export function addressInUse(value: string, path: string): string {
   return formatAddress(parseLenientAddress(value) ?? ipAddress(value, path))
 }
 
-/** A CIDR, or an address for the block of that one address. */
 export function cidrOrAddress(value: string, path: string): Cidr {
   if (value.includes('/')) return sound(parseCidr(value), path)
   const one = ipAddress(value, path)

@@ -83,12 +83,10 @@ export class HealthState {
     return all.map((warning) => (warning ? `warning: ${warning}\n` : '')).join('')
   }
 
-  /** The page `/healthz`. */
   live(): string {
     return `ipledger is up${this.#options.stopping.aborted ? ' and stopping' : ''}\n${this.#warnings()}`
   }
 
-  /** The page `/readyz`. */
   async report(): Promise<{ readonly ready: boolean; readonly text: string }> {
     if (this.#options.stopping.aborted)
       return { ready: false, text: 'ipledger is not ready: it is stopping\n' }
