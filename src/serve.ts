@@ -18,7 +18,7 @@ import { type Database, openDatabase } from './postgres/database.ts'
 import { Intake } from './sources/intake.ts'
 import { PulledSources } from './sources/pulled-sources.ts'
 import { readSourceSecrets } from './sources/settings.ts'
-import { addGauges, currentTraceId, type Logger, observeLedger } from './telemetry.ts'
+import { addGauges, currentTraceId, type Logger, observeLedger, type Reading } from './telemetry.ts'
 
 export type ProcessOptions = {
   /** The embedded PostgreSQL died. */
@@ -171,16 +171,11 @@ export async function openWriter(
     checks,
   })
   open.defer(() => ledger.close())
-  open.defer(
-    addGauges(() =>
-      ledger
-        .stats()
-        .flatMap(({ network, queued, records }) => [
-          ['ipledger.queue.commands', [network], queued] as const,
-          ['ipledger.image.records', [network], records] as const,
-        ]),
-    ),
-  )
+  const gaugesOf = ({ network, queued, records }: ReturnType<OpenLedger['stats']>[number]): Reading[] => [
+    ['ipledger.queue.commands', [network], queued],
+    ['ipledger.image.records', [network], records],
+  ]
+  open.defer(addGauges(() => ledger.stats().flatMap(gaugesOf)))
   await ensureDefaultNetwork(ledger, log)
   return { database, ledger }
 }

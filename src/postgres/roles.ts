@@ -73,12 +73,6 @@ const TIMEOUTS = [
 
 export type Logins = { readonly serviceUrl: string; readonly jobsUrl: string }
 
-type LoginKind = {
-  readonly role: string
-  /** Superuser, or owner of the database or of the schema. */
-  readonly administers: boolean
-}
-
 type Statement = { readonly text: string; readonly mayRun: boolean }
 /** `url`: how it logs in; undefined: an operator sets its password, and of the service also allows the login. */
 type Wanted = { readonly role: string; readonly settings: Settings; readonly url: string | undefined }
@@ -99,8 +93,9 @@ const WRONG_PASSWORD: ReadonlySet<string | undefined> = new Set(['28P01', '28000
 const COLLIDED: ReadonlySet<string | undefined> = new Set(['42710', '23505', 'XX000'])
 const ATTEMPTS = 5
 
-export async function inspectLogin(client: pg.Client): Promise<LoginKind> {
-  const { rows } = await client.query<LoginKind>(
+/** `administers`: it is a superuser, or owns the database or the schema. */
+export async function inspectLogin(client: pg.Client) {
+  const { rows } = await client.query<{ readonly role: string; readonly administers: boolean }>(
     `select current_user as role,
             (r.rolsuper
              or pg_has_role(d.datdba, 'usage')
