@@ -1,9 +1,6 @@
 /**
  * Exports spans and metrics: a page that Prometheus reads, and OTLP over HTTP in protobuf. Only this file knows the SDK, and
  * it is imported only if the configuration asks for an export.
- *
- * The exporters themselves read endpoints, headers, certificates, compression and time-outs from OTEL_EXPORTER_OTLP_*, and the
- * resource from OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES.
  */
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'

@@ -1,10 +1,5 @@
 /**
- * `grpc.health.v1` and the text of the two pages for probes.
- *
- * `/healthz` says that the process runs. `/readyz` and gRPC health, also of the empty service name, say that it can serve: the
- * database answers and has its tables, and at start the images are loaded. Liveness probes ask `/healthz`, so that no orchestrator
- * restarts ipledger because the database is away.
- *
+ * `grpc.health.v1` and the text of `/healthz` and `/readyz`. gRPC health, also of the empty service name, says what `/readyz` does.
  * Probes need no token, so an answer names no network, host or role.
  */
 import { setTimeout as delay } from 'node:timers/promises'
