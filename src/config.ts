@@ -1,6 +1,6 @@
 /**
- * The environment, read once and only here. A value that cannot be used ends the start with a sentence that names the variable
- * and the remedy.
+ * The environment, read once and only here; docs/deploying.md says what each variable means. A value that cannot be used ends the
+ * start with a sentence that names the variable and the remedy.
  */
 
 import { resolve } from 'node:path'
@@ -128,16 +128,13 @@ export function readConfig(env: Env = process.env) {
   return {
     /** Undefined: the embedded PostgreSQL in `directory`. */
     databaseUrl: set.DATABASE_URL,
-    /** Serves migrate, rebuild and graphile-worker's migrations only. Undefined: `databaseUrl`. */
     databaseAdminUrl: set.DATABASE_ADMIN_URL,
     host: set.IPLEDGER_HOST,
     port: set.IPLEDGER_PORT,
     grpcPort: set.IPLEDGER_GRPC_PORT,
-    /** Holds the embedded PostgreSQL. */
     directory: resolve(set.IPLEDGER_DIR),
     /** The file of hashed tokens. Undefined: every loopback caller is admin. */
     tokensFile: path(set.IPLEDGER_TOKENS),
-    /** The file of secrets by which sources are asked, a JSON object by `<network>/<source>`. */
     sourceSecretsFile: path(set.IPLEDGER_SOURCE_SECRETS),
     /** Undefined: both ports speak without TLS. */
     tls: readTlsFiles(set),
@@ -145,21 +142,15 @@ export function readConfig(env: Env = process.env) {
     /** The server the CLI talks to; by default the one `serve` starts with the same environment. */
     clientUrl: set.IPLEDGER_URL ?? `http${set.IPLEDGER_TLS_CERT ? 's' : ''}://127.0.0.1:${set.IPLEDGER_PORT}`,
     clientToken: set.IPLEDGER_TOKEN,
-    /** Files: the CA of the server's certificate, and the CLI's own certificate and key. */
     clientTls: { ca: path(set.IPLEDGER_CA), cert: path(set.IPLEDGER_CERT), key: path(set.IPLEDGER_KEY) },
     writeConnections: set.IPLEDGER_WRITE_CONNECTIONS,
     readConnections: set.IPLEDGER_READ_CONNECTIONS,
     jobConnections: set.IPLEDGER_JOB_CONNECTIONS,
-    /** Most leases touched by one batch of a network. */
     batchLeases: set.IPLEDGER_BATCH_LEASES,
-    /** Deadline of a call that names none. */
     deadlineMs: set.IPLEDGER_DEADLINE_SECONDS * 1000,
-    /** Most touched addresses of a network that a process keeps in memory. */
     imageAddresses: set.IPLEDGER_IMAGE_ADDRESSES,
-    /** No failover loses a commit that was acknowledged, so that none is followed by a recovery. */
     commitsAreNeverLost: set.IPLEDGER_SYNCHRONOUS_REPLICATION === 'yes',
     telemetry: readTelemetry(set),
-    /** Of the metrics page of `ipledger worker`, which serves nothing else. */
     metricsPort: set.IPLEDGER_METRICS_PORT,
   }
 }
@@ -180,12 +171,9 @@ function readTelemetry(set: z.infer<typeof environment>) {
   const exporters = set.OTEL_METRICS_EXPORTER?.split(/ *, */)
   const hasEndpoint = (own: string | undefined) => (own ?? set.OTEL_EXPORTER_OTLP_ENDPOINT) !== undefined
   return {
-    /** /metrics, for Prometheus. */
     page: set.IPLEDGER_METRICS ? set.IPLEDGER_METRICS === 'yes' : exporters?.includes('prometheus') === true,
-    /** Metrics by OTLP. */
     pushed: exporters?.includes('otlp') ?? hasEndpoint(set.OTEL_EXPORTER_OTLP_METRICS_ENDPOINT),
     pushEveryMs: set.OTEL_METRIC_EXPORT_INTERVAL,
-    /** Spans by OTLP. */
     traces: set.OTEL_TRACES_EXPORTER
       ? set.OTEL_TRACES_EXPORTER === 'otlp'
       : hasEndpoint(set.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT),

@@ -1,11 +1,6 @@
 /**
- * Gauges that come from the database: usage of pools, holds, silent sources, attention. They are read when they are collected:
- * cheap ones at most every ten seconds, those that count leases once a minute. Usage and attention are what a job wrote last.
- *
- * - A collection waits `WAIT_MS` for the database and then takes the readings it has. Those older than a minute or two are left
- *   out, and `ipledger_database_up` says so.
- * - At most `MOST_SERIES` networks, pools and sources; `ipledger_series_left_out` counts the others.
- * - Every serving process reads them: in a query over several processes take the maximum, not the sum.
+ * Gauges that come from the database, read when they are collected, as docs/observability.md says. Usage and attention are what a job
+ * wrote last. A collection waits `WAIT_MS` for the database and then takes the readings it has.
  */
 import type pg from 'pg'
 import { GAUGES, SLOW_GAUGES } from './ledger/sql/metrics.ts'

@@ -1,12 +1,10 @@
 /** Lines of the log that a caller can cause at will: one a second for each caller. The next says how many were left out. */
 const EVERY_MS = 1_000
 
-export type LogLimit = (caller: string, write: (more: { readonly omitted?: number }) => void) => void
-
 /** Callers are tokens and sources, so they are few. */
-export function createLogLimit(now = () => performance.now()): LogLimit {
+export function createLogLimit(now = () => performance.now()) {
   const callers = new Map<string, { readonly at: number; omitted: number }>()
-  return (caller, write) => {
+  return (caller: string, write: (more: { readonly omitted?: number }) => void): void => {
     const before = callers.get(caller)
     if (before !== undefined && now() - before.at < EVERY_MS) {
       before.omitted += 1

@@ -7,6 +7,7 @@ import { checkPort, startPages } from './api/http/pages.ts'
 import { ApiServer } from './api/http/server.ts'
 import { isLoopback, loopbackTokens, openTokens, type Tokens } from './api/tokens.ts'
 import { type Config, StartRefused } from './config.ts'
+import { ownCommand } from './core/command.ts'
 import { DatabaseGauges } from './database-gauges.ts'
 import { Worker } from './jobs/worker.ts'
 import { Unavailable } from './ledger/ledger.ts'
@@ -17,7 +18,7 @@ import { type Database, openDatabase } from './postgres/database.ts'
 import { Intake } from './sources/intake.ts'
 import { PulledSources } from './sources/pulled-sources.ts'
 import { readSourceSecrets } from './sources/settings.ts'
-import { addGauges, currentTraceId, type Logger, observeLedger } from './telemetry.ts'
+import { addGauges, currentTraceId, type Logger, observeLedger, type Reading } from './telemetry.ts'
 
 export type ProcessOptions = {
   /** The embedded PostgreSQL died. */
@@ -27,7 +28,6 @@ export type ProcessOptions = {
 }
 /** Tests have another clock, and leave checks out. */
 type Options = ProcessOptions & Pick<LedgerOptions, 'clock' | 'checks'>
-type ServiceOptions = Options & { readonly worker: boolean }
 
 export type Service = {
   readonly database: Database
@@ -48,7 +48,7 @@ export async function openService(
   config: Config,
   log: Logger,
   open: AsyncDisposableStack,
-  options: ServiceOptions,
+  options: Options & { readonly worker: boolean },
 ): Promise<Service> {
   const tokens = open.adopt(chooseTokens(config, log), (one) => one.close())
   // If a port is taken, no database is made.
@@ -118,16 +118,6 @@ export async function openJobs(
   return pages.port
 }
 
-/** Brings the database up to date, and nothing else. */
-export async function migrateDatabase(
-  config: Config,
-  log: Logger,
-  open: AsyncDisposableStack,
-): Promise<void> {
-  await openWriter(config, log, open, 'share', {})
-}
-
-/** The parts of every process of the service. */
 async function openParts(
   config: Config,
   log: Logger,
@@ -156,7 +146,8 @@ async function openParts(
   return { metrics, database, ledger, intake, secrets, connect, startJobs }
 }
 
-async function openWriter(
+/** The database, up to date, and its ledger. */
+export async function openWriter(
   config: Config,
   log: Logger,
   open: AsyncDisposableStack,
@@ -180,16 +171,11 @@ async function openWriter(
     checks,
   })
   open.defer(() => ledger.close())
-  open.defer(
-    addGauges(() =>
-      ledger
-        .stats()
-        .flatMap(({ network, queued, records }) => [
-          ['ipledger.queue.commands', [network], queued] as const,
-          ['ipledger.image.records', [network], records] as const,
-        ]),
-    ),
-  )
+  const gaugesOf = ({ network, queued, records }: ReturnType<OpenLedger['stats']>[number]): Reading[] => [
+    ['ipledger.queue.commands', [network], queued],
+    ['ipledger.image.records', [network], records],
+  ]
+  open.defer(addGauges(() => ledger.stats().flatMap(gaugesOf)))
   await ensureDefaultNetwork(ledger, log)
   return { database, ledger }
 }
@@ -205,13 +191,8 @@ async function ensureDefaultNetwork(ledger: OpenLedger, log: Logger): Promise<vo
     return
   }
   const outcome = await ledger.submit({
+    ...ownCommand(NETWORK, 'migrate', 'migrate'),
     type: 'createNetwork',
-    network: NETWORK,
-    actor: { name: 'migrate', node: null },
-    cause: 'migrate',
-    requestId: null,
-    fingerprint: null,
-    traceId: null,
     settings: { description: '', labels: {} },
   })
   if (outcome.ok) log.info({ network: NETWORK }, 'network created')

@@ -1,12 +1,8 @@
 /**
  * Exports spans and metrics: a page that Prometheus reads, and OTLP over HTTP in protobuf. Only this file knows the SDK, and
  * it is imported only if the configuration asks for an export.
- *
- * The exporters themselves read endpoints, headers, certificates, compression and time-outs from OTEL_EXPORTER_OTLP_*, and the
- * resource from OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES.
  */
 import { randomUUID } from 'node:crypto'
-import { readFileSync } from 'node:fs'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { context, DiagLogLevel, diag, metrics, trace } from '@opentelemetry/api'
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks'
@@ -32,6 +28,7 @@ import {
   ATTR_SERVICE_NAME,
   ATTR_SERVICE_VERSION,
 } from '@opentelemetry/semantic-conventions'
+import manifest from '../package.json' with { type: 'json' }
 import type { TelemetryConfig } from './config.ts'
 import { type Logger, noLongerThan, SERVICE_NAME, startCounting } from './telemetry.ts'
 
@@ -91,7 +88,7 @@ function startMetrics(config: TelemetryConfig, open: AsyncDisposableStack): Page
   })
   metrics.setGlobalMeterProvider(provider)
   open.defer(() => metrics.disable())
-  open.defer(startCounting(readVersion()))
+  open.defer(startCounting(manifest.version))
   open.defer(() => noLongerThan(FLUSH_WITHIN_MS, provider.shutdown()))
   return page && ((request, response) => page.getMetricsRequestHandler(request, response))
 }
@@ -99,20 +96,13 @@ function startMetrics(config: TelemetryConfig, open: AsyncDisposableStack): Page
 function describeProcess() {
   const own = resourceFromAttributes({
     [ATTR_SERVICE_NAME]: SERVICE_NAME,
-    [ATTR_SERVICE_VERSION]: readVersion(),
+    [ATTR_SERVICE_VERSION]: manifest.version,
     [ATTR_SERVICE_INSTANCE_ID]: randomUUID(),
   })
   // The environment overrides ours.
   return defaultResource()
     .merge(own)
     .merge(detectResources({ detectors: [envDetector] }))
-}
-
-function readVersion(): string {
-  const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
-    version: string
-  }
-  return version
 }
 
 /** A sentence is logged again only after so long. */

@@ -174,7 +174,6 @@ export const MOST_SERIES = 1_000
 
 const instruments = new Map<string, Counter | Histogram | Observable>()
 
-/** Adds to a counter, or records a value. */
 function note(name: NameOf<'Counter' | 'Histogram' | 'Gauge'>, labels: readonly string[], value = 1): void {
   const instrument = instruments.get(name)
   if (instrument === undefined) return
@@ -329,7 +328,6 @@ const SERVER_FAULTS: ReadonlySet<string> = new Set([
   'DATA_LOSS',
 ])
 
-/** The span and the duration of a call. */
 export class RpcSpan {
   /** Its events name it. Where nothing is traced it is the caller's. */
   readonly traceId: string | null

@@ -14,7 +14,7 @@ import type {
   MessageShape,
 } from '@bufbuild/protobuf'
 import type { Answer, Command } from '../core/command.ts'
-import { beyondHead, type Refusal } from '../core/refusal.ts'
+import { beyondHead, networkNotFound, type Refusal } from '../core/refusal.ts'
 import type { Ledger } from '../ledger/ledger.ts'
 import type { Reads } from '../ledger/reads.ts'
 import type { Intake } from '../sources/intake.ts'
@@ -43,7 +43,6 @@ export type Backend = {
   readonly secrets: SourceSecrets
 }
 
-/** A call about one network. */
 export type Scoped = Call & {
   readonly network: string
   /** Of the lease that the request names by its id. */
@@ -61,14 +60,12 @@ type Commanding<I, O> = {
   decode(request: I, call: Scoped, backend: Backend): Content
   view(answer: Answer, call: Scoped, backend: Backend): O | Promise<O>
 }
-/** Any other method. */
 type Answering<I, O> = { answer(request: I, call: Scoped, backend: Backend): Promise<O> }
 type Declared<I, O> = { readonly roles: ReadonlySet<Role> } & (Commanding<I, O> | Answering<I, O>)
 type Services = {
   readonly method: Readonly<Record<string, Pick<DescMethod, 'input' | 'output' | 'methodKind'>>>
 }
 
-/** All unary methods of a service. */
 export type Declarations<S extends Services> = {
   readonly [K in keyof S['method'] as S['method'][K]['methodKind'] extends 'unary' ? K : never]: Declared<
     Decoded<MessageShape<S['method'][K]['input']>>,
@@ -94,8 +91,6 @@ export type Method = Called<DescMethodUnary> & {
 export type Stream = Called<DescMethodServerStreaming> & {
   readonly stream: (message: Message, call: Call, signal: AbortSignal) => AsyncIterable<Message>
 }
-
-// Commands.
 
 export async function submit({ ledger }: Backend, command: Command, call: Call): Promise<Answer> {
   const outcome = await ledger.submit(command, { deadline: call.deadline })
@@ -177,8 +172,6 @@ export function changedFields(
   return new Set(changed.map(({ jsonName }) => jsonName))
 }
 
-// Answers of reads.
-
 export function accepted<T extends object>(result: T | Refusal): T {
   if ('reason' in result) throw new Refused(result as Refusal)
   return result as T
@@ -187,7 +180,7 @@ export function accepted<T extends object>(result: T | Refusal): T {
 /** Null: the network does not exist. */
 export function ofNetwork<T>(found: T | null, network: string): T {
   if (found !== null) return found
-  throw refused('NETWORK_NOT_FOUND', `network ${network} does not exist; create it first`, { network })
+  throw new Refused(networkNotFound(network))
 }
 
 export function poolNotFound(network: string, pool: string): Refused {

@@ -45,13 +45,11 @@ export function checkAllNetworks(caller: Caller, why: string): void {
   throw denied(`token ${caller.name} is limited to some networks, and ${why}`, {})
 }
 
-/** A token bound to a node speaks for no other. */
 export function checkNode(caller: Caller, node: string): void {
   if (caller.node === null || node === '' || node === caller.node) return
   throw denied(`token ${caller.name} is bound to node ${caller.node}, not ${node}`, { node: caller.node })
 }
 
-/** An agent reads only leases of its own node. */
 export function checkReadableNode(caller: Caller, node: string): void {
   if (caller.role !== 'agent' || node === caller.node) return
   throw denied(`token ${caller.name} reads only leases of node ${caller.node}`, { node: caller.node! })

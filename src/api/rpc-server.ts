@@ -67,7 +67,6 @@ export const METHODS: ReadonlyMap<string, Method> = new Map(
     }),
 )
 
-/** The header of a call. */
 export type Header = {
   readonly system: RpcSystem
   readonly authorization: string | undefined

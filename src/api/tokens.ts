@@ -3,8 +3,7 @@
  * 256 random bits, so a fast hash is enough and a look-up by hash leaks nothing; the token itself is shown once, when
  * it is made, and not stored.
  *
- * The file is read again within two seconds of a change. One that cannot be read leaves the tokens of the last good
- * reading in force, with an error in the log: a slip of an editor must not lock everybody out.
+ * A changed file that cannot be read leaves the tokens before in force: a slip of an editor must not lock everybody out.
  */
 import { hash, randomBytes } from 'node:crypto'
 import { appendFileSync, readFileSync } from 'node:fs'
@@ -98,7 +97,6 @@ export function openTokens(file: string, log: Logger): Tokens {
   }
 }
 
-/** Without a token file: every caller on the loopback interface may do everything. */
 export function loopbackTokens(): Tokens {
   const caller: Caller = { name: LOOPBACK_NAME, role: 'admin', networks: null, node: null }
   return { everyoneIsAdmin: true, authenticate: () => caller, close: () => {} }
@@ -109,11 +107,7 @@ export function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || (isIPv4(host) && host.startsWith('127.'))
 }
 
-/**
- * Makes a token and writes its line. What is returned is shown once and cannot be found again.
- *
- * @throws TokenFileError
- */
+/** Writes the line of a new token, and returns the token. @throws TokenFileError */
 export function createToken(
   wanted: Readonly<{
     file: string

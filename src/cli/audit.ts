@@ -87,7 +87,6 @@ Examples:
   },
 })
 
-/** In the group `lease`. */
 export const leaseHistory = verb('history <lease-id>', method.getLeaseHistory, {
   about: 'events of a lease, also of one that has ended',
   run: (request) => ask(method.getLeaseHistory, { ...request, descending: true }),

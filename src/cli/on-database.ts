@@ -4,6 +4,7 @@
  */
 import type pg from 'pg'
 import { type Config, readConfig, StartRefused } from '../config.ts'
+import { ownCommand } from '../core/command.ts'
 import { openLedger } from '../ledger/open.ts'
 import { rebuildNetwork } from '../ledger/rebuild.ts'
 import { type Anchor, verifyNetwork } from '../ledger/verify.ts'
@@ -65,7 +66,6 @@ export function runRebuild({ network, output }: { readonly network: string; read
   })
 }
 
-/** Begins a new era of one network, or of all. */
 export function runRecover(network: string | undefined, { why, above = 0, output }: RecoverOptions) {
   return onDatabase('recover', async ({ client, where, found }) => {
     const { rows: served } = await client.query(
@@ -79,12 +79,7 @@ export function runRecover(network: string | undefined, { why, above = 0, output
     try {
       const networks = await Array.fromAsync(await networksOf(client, where, network), async (name) => {
         const outcome = await ledger.submit({
-          network: name,
-          actor: { name: 'recover', node: null },
-          cause: 'recover',
-          requestId: null,
-          fingerprint: null,
-          traceId: null,
+          ...ownCommand(name, 'recover', 'recover'),
           type: 'beginEra',
           above,
           recovering: true,
@@ -154,7 +149,6 @@ async function networksOf(client: pg.Client, where: string, network: string | un
   return names
 }
 
-/** One line that is written over, on a terminal. */
 function showProgress(text: string): void {
   if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`)
 }

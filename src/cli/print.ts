@@ -45,10 +45,8 @@ export function tableOf(none: string, things: readonly Readonly<Record<string, C
   if (things.length === 0) return none
   const names = [...new Set(things.flatMap((thing) => Object.keys(thing)))]
   const titles = names.map((name) => titleOf(name).toUpperCase())
-  return table(
-    titles,
-    things.map((thing) => names.map((name) => String(thing[name] ?? ''))),
-  )
+  const rows = things.map((thing) => names.map((name) => String(thing[name] ?? '')))
+  return table(titles, rows)
 }
 
 /** One thing, a line for each field; fields without content are left out. */
@@ -114,11 +112,9 @@ export function nameOf(desc: DescEnum, value: number): string {
 
 /** UTC, to the second. */
 export function time(at: Timestamp | undefined): string {
-  return at === undefined
-    ? ''
-    : timestampDate(at)
-        .toISOString()
-        .replace(/\.\d+Z$/, 'Z')
+  if (at === undefined) return ''
+  const text = timestampDate(at).toISOString()
+  return text.replace(/\.\d+Z$/, 'Z')
 }
 
 const NARROW = new Intl.DurationFormat('en', { style: 'narrow' })

@@ -2,8 +2,8 @@
  * The command line: a verb for every RPC that people use, and those that run the service. Answers go to stdout, everything
  * else to stderr. Exit codes: 0 success, 1 refused, 2 usage, 3 unreachable.
  */
-import { readFileSync } from 'node:fs'
 import { Command, CommanderError } from 'commander'
+import manifest from '../../package.json' with { type: 'json' }
 import type { CallFailed } from '../client/call-failed.ts'
 import { auditCommands } from './audit.ts'
 import { completionCommand } from './completion.ts'
@@ -67,7 +67,7 @@ export function createProgram(): Command {
   const program = new Command('ipledger')
   program
     .description('Hands out IP addresses, and never one address to two live workloads.')
-    .version(version(), '-V, --version')
+    .version(manifest.version, '-V, --version')
     // Further on --version is that of a lease or a pool.
     .enablePositionalOptions()
     .exitOverride()
@@ -88,11 +88,6 @@ Start:
     )
   for (const add of COMMANDS) add(program)
   return program
-}
-
-function version(): string {
-  const file = new URL('../../package.json', import.meta.url)
-  return (JSON.parse(readFileSync(file, 'utf8')) as { readonly version: string }).version
 }
 
 async function explain(error: unknown, args: readonly string[]): Promise<number> {

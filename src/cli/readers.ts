@@ -89,7 +89,6 @@ export function leaseOrAddress(text: string): { leaseId: string } | { address: s
   return text.includes('/') ? { leaseId: text } : { address: text }
 }
 
-/** A point of the log or in time. */
 export type When = { readonly seq: bigint } | { readonly time: Timestamp }
 
 export const WHEN_HELP = `

@@ -1,6 +1,6 @@
 /** Runs the commands `serve`, `worker` and `migrate` of `process.ts`. */
 import { type Config, readConfig } from '../config.ts'
-import { callersUrl, migrateDatabase, openJobs, openService, type ProcessOptions } from '../serve.ts'
+import { callersUrl, openJobs, openService, openWriter, type ProcessOptions } from '../serve.ts'
 import { createLogger, type Logger } from '../telemetry.ts'
 import { whereOf } from './on-database.ts'
 import { awaitSignals } from './stopping.ts'
@@ -12,7 +12,6 @@ export function serve({ worker }: { readonly worker: boolean }): Promise<void> {
   })
 }
 
-/** The jobs alone. */
 export function runWorker(): Promise<void> {
   return untilStopped(async (config, log, open, options) => {
     const port = await openJobs(config, log, open, options)
@@ -26,7 +25,7 @@ export async function runMigrate(): Promise<void> {
   const admin = config.databaseAdminUrl ?? config.databaseUrl
   console.error(`ipledger migrate: ${whereOf({ ...config, databaseUrl: admin })}`)
   await using open = new AsyncDisposableStack()
-  await migrateDatabase(config, createLogger(config.logLevel), open)
+  await openWriter(config, createLogger(config.logLevel), open, 'share', {})
   console.log('The database is up to date.')
 }
 

@@ -9,7 +9,6 @@ import { list } from './readers.ts'
 import { command, group } from './verb.ts'
 
 const ROLES = ['admin', 'orchestrator', 'agent', 'auditor'] satisfies readonly Role[]
-/** Loaded by the commands that need it. */
 const load = () => import('../api/tokens.ts')
 
 type FileOptions = { readonly file?: string; readonly output?: Format }

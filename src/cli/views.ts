@@ -137,10 +137,8 @@ export function listText<D extends DescMessage>(
     return { title: title.replace('_', ' '), read: path === undefined ? cells[title]! : cellAt(desc, path) }
   })
   const titles = readers.map(({ title }) => title)
-  return table(
-    titles,
-    messages.map((message) => readers.map(({ read }) => read(message))),
-  )
+  const rows = messages.map((message) => readers.map(({ read }) => read(message)))
+  return table(titles, rows)
 }
 
 export const leaseTable = (leases: readonly types.Lease[]) => listText(types.LeaseSchema, leases, 'no leases')

@@ -15,7 +15,6 @@ const shape = z.object({
   ipam: z
     .object({
       type: text,
-      /** Network of the ledger. */
       network: text.default('default'),
       /** One address from each; where several are named together, from the first that has one. */
       pools: z.array(z.union([text, z.array(text).min(1)])).optional(),
@@ -56,7 +55,6 @@ export type Call = {
   readonly claims: readonly Readonly<{ pools?: readonly string[]; address?: string }>[]
 }
 
-/** Variables that a command needs. */
 const NEEDED: Readonly<Record<Command, readonly string[]>> = {
   ADD: ['CNI_CONTAINERID', 'CNI_NETNS', 'CNI_IFNAME'],
   CHECK: ['CNI_CONTAINERID', 'CNI_NETNS', 'CNI_IFNAME'],

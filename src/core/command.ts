@@ -33,6 +33,16 @@ type Envelope = {
   readonly traceId: string | null
 }
 
+/** The fields that a command of ipledger's own has in common with the others. */
+export const ownCommand = (network: string, name: string, cause: string) => ({
+  network,
+  actor: { name, node: null },
+  cause,
+  requestId: null,
+  fingerprint: null,
+  traceId: null,
+})
+
 export type Claim = {
   /** Names in order of preference; empty: the default pool of each family. */
   readonly pools: readonly string[]

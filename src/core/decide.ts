@@ -13,7 +13,7 @@ import * as report from './decide-report.ts'
 import { decideReserve, quarantineSeen } from './decide-reserve.ts'
 import { isPlacedFor } from './guards.ts'
 import { type Image, isHeld, rollback } from './image.ts'
-import { type Refusal, refusal } from './refusal.ts'
+import { networkNotFound, type Refusal, refusal } from './refusal.ts'
 
 export type Outcome =
   | { readonly ok: true; readonly answer: Answer; readonly replayed: boolean }
@@ -21,12 +21,8 @@ export type Outcome =
 
 export function decide(batch: Batch, command: Command): Outcome {
   const { image } = batch
-  if (image.network === null && command.type !== 'createNetwork') {
-    const { network } = command
-    return refuse(
-      refusal('NETWORK_NOT_FOUND', `network ${network} does not exist; create it first`, { network }),
-    )
-  }
+  if (image.network === null && command.type !== 'createNetwork')
+    return refuse(networkNotFound(command.network))
   const replay = replayed(batch, command)
   if (replay !== null) return replay
   const marks = { journal: image.journal!.length, events: batch.events.length }

@@ -55,6 +55,10 @@ export function refusal(
     : { reason, message, metadata, retryAfterMs: Math.max(0, Math.ceil(retryAfterMs)) }
 }
 
+export function networkNotFound(network: string): Refusal {
+  return refusal('NETWORK_NOT_FOUND', `network ${network} does not exist; create it first`, { network })
+}
+
 /** Null: what is to be changed is at the version that was looked at, or no version was given. */
 export function atVersion(
   what: string,

@@ -27,16 +27,6 @@ export type JobContext = {
 /** What a run did, by name; logged when anything was. */
 export type Done = Readonly<Record<string, number>>
 
-/** The fields that all commands of a job have. */
-export const commandOf = (network: string, job: string, cause: string) => ({
-  network,
-  actor: { name: `job:${job}`, node: null },
-  cause,
-  requestId: null,
-  fingerprint: null,
-  traceId: null,
-})
-
 /** Failures that are logged one by one: with the database away every network fails. */
 const MOST_LOGGED = 20
 

@@ -8,7 +8,7 @@
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Coverage, coverageOf, suspensionsOf } from '../core/attention.ts'
-import type { LookUp } from '../core/command.ts'
+import { type LookUp, ownCommand } from '../core/command.ts'
 import type { AddressRecord } from '../core/event.ts'
 import { GUARDS, type Guards } from '../core/guards.ts'
 import { type HeldRecord, type Image, isHeld } from '../core/image.ts'
@@ -24,7 +24,7 @@ import { limitTo } from '../limit-to.ts'
 import { ask } from '../postgres/on-connection.ts'
 import { countJudgement, countLookup } from '../telemetry.ts'
 import { withinRunning } from '../time-limit.ts'
-import { commandOf, inEachNetwork, type Job, type JobContext } from './job.ts'
+import { inEachNetwork, type Job, type JobContext } from './job.ts'
 
 /** Suspects whose evidence is read at once. */
 const AT_ONCE = 200
@@ -163,7 +163,7 @@ async function judgeSome(
 
 /** The ledger judges again, in full, on what it reads under the lock. */
 async function reap({ ledger, network, done }: Run, judged: readonly Judged[]): Promise<void> {
-  const command = { ...commandOf(network, 'judge', 'PROVEN_ABSENT'), type: 'reapProven' } as const
+  const command = { ...ownCommand(network, 'job:judge', 'PROVEN_ABSENT'), type: 'reapProven' } as const
   const reaping: Promise<Outcome>[] = []
   for (const { verdict, record } of judged)
     if (verdict === 'reap')

@@ -156,7 +156,6 @@ export async function connect(target: ConnectTarget, check = checkServer): Promi
 /** @throws ConnectionLost */
 export const connectUnchecked = (target: ConnectTarget) => connect(target, async () => {})
 
-/** The connection is closed after the work. */
 export async function withClient<T>(
   target: ConnectTarget,
   work: (client: pg.Client) => Promise<T>,
@@ -243,7 +242,6 @@ export function readUrl(url: string) {
   return { host, port, user, password: password ?? undefined, database }
 }
 
-/** The same server and database, another login. */
 export function replaceLogin(
   url: string,
   login: { readonly user: string; readonly password?: string },
@@ -255,7 +253,6 @@ export function replaceLogin(
   return `${found[1]}${encodeURIComponent(login.user)}${secret}@${rest}`
 }
 
-/** The server and the database of a connection string, without login and password. */
 export function place(url: string): string {
   return addressOf(readUrl(url))
 }

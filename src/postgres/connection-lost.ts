@@ -18,7 +18,6 @@ export class ConnectionLost extends Error {
   }
 }
 
-/** The error of a statement: ConnectionLost if its connection is gone. */
 export function lostOr(error: unknown, client: pg.ClientBase): unknown {
   const { connection } = client as unknown as {
     readonly connection: { readonly stream: Pick<Socket, 'destroyed'> }
@@ -27,6 +26,8 @@ export function lostOr(error: unknown, client: pg.ClientBase): unknown {
   const why = error instanceof Error ? error.message : String(error)
   return new ConnectionLost(`The connection to PostgreSQL was lost: ${why}.`, error)
 }
+
+export const INSUFFICIENT_PRIVILEGE = '42501'
 
 export function sqlState(error: unknown): string | undefined {
   return error instanceof pg.DatabaseError ? error.code : undefined

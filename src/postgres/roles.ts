@@ -1,13 +1,7 @@
 /**
- * The login roles.
- *
- *   ipledger_service   the ledger and its readers; owns nothing, may insert into and read `event`
- *   ipledger_jobs      graphile-worker; owns only its schema
- *   ipledger_auditor   people and dashboards; reads schema `ipledger_audit` and nothing else
- *
- * An owner or superuser in DATABASE_URL creates these roles, and the first two log in. Their passwords follow from its
- * password and the identity of the cluster, so every process with this URL knows them and none is stored; the server gets a
- * SCRAM verifier. Without a password (peer, trust) the roles get none. An operator sets the auditor's.
+ * The login roles of docs/deploying.md. The passwords of service and jobs follow from the password in DATABASE_URL and the identity
+ * of the cluster, so every process with this URL knows them and none is stored; the server gets a SCRAM verifier. Without a
+ * password (peer, trust) the roles get none.
  *
  * A role has one password for the whole cluster. If it is not ours, the start stops: a new one would shut out the processes
  * that use the role now.
@@ -20,7 +14,7 @@ import pg from 'pg'
 import type { Logger } from 'pino'
 import { StartRefused } from '../config.ts'
 import { connectUnchecked, readUrl, replaceLogin } from './connect.ts'
-import { ConnectionLost, sqlState } from './connection-lost.ts'
+import { ConnectionLost, INSUFFICIENT_PRIVILEGE, sqlState } from './connection-lost.ts'
 
 export const SERVICE_ROLE = 'ipledger_service'
 const JOBS_ROLE = 'ipledger_jobs'
@@ -79,16 +73,9 @@ const TIMEOUTS = [
 
 export type Logins = { readonly serviceUrl: string; readonly jobsUrl: string }
 
-type LoginKind = {
-  readonly role: string
-  /** Superuser, or owner of the database or of the schema. */
-  readonly administers: boolean
-}
-
-/** How the role logs in. `operators`: if an operator allows it; `auditors`: after an operator has set a password. */
-type Login = { readonly url: string } | 'operators' | 'auditors'
 type Statement = { readonly text: string; readonly mayRun: boolean }
-type Wanted = { readonly role: string; readonly settings: Settings; readonly login: Login }
+/** `url`: how it logs in; undefined: an operator sets its password, and of the service also allows the login. */
+type Wanted = { readonly role: string; readonly settings: Settings; readonly url: string | undefined }
 
 const LARGE_OBJECT_WRITERS = [
   'lo_creat(integer)',
@@ -101,15 +88,14 @@ const LARGE_OBJECT_WRITERS = [
   'lowrite(integer, bytea)',
 ]
 
-const INSUFFICIENT_PRIVILEGE = '42501'
 const WRONG_PASSWORD: ReadonlySet<string | undefined> = new Set(['28P01', '28000'])
 /** Another starter changed the same role at the same time: duplicate role, duplicate key, tuple concurrently updated. */
 const COLLIDED: ReadonlySet<string | undefined> = new Set(['42710', '23505', 'XX000'])
 const ATTEMPTS = 5
 
-/** The rights of this connection's login. */
-export async function inspectLogin(client: pg.Client): Promise<LoginKind> {
-  const { rows } = await client.query<LoginKind>(
+/** `administers`: it is a superuser, or owns the database or the schema. */
+export async function inspectLogin(client: pg.Client) {
+  const { rows } = await client.query<{ readonly role: string; readonly administers: boolean }>(
     `select current_user as role,
             (r.rolsuper
              or pg_has_role(d.datdba, 'usage')
@@ -154,15 +140,11 @@ export async function ensureRoles(
 ): Promise<Logins> {
   const logins = deriveLogins(databaseUrl, await readSystemIdentifier(admin))
   // DATABASE_URL names the service's role itself, with its password, or a role that was granted it.
-  const kept = readUrl(databaseUrl).user === SERVICE_ROLE ? { url: databaseUrl } : 'operators'
+  const kept = readUrl(databaseUrl).user === SERVICE_ROLE ? databaseUrl : undefined
   const wanted: readonly Wanted[] = [
-    {
-      role: SERVICE_ROLE,
-      settings: SERVICE_SETTINGS,
-      login: keepService ? kept : { url: logins.serviceUrl },
-    },
-    { role: JOBS_ROLE, settings: JOBS_SETTINGS, login: { url: logins.jobsUrl } },
-    { role: AUDITOR_ROLE, settings: AUDITOR_SETTINGS, login: 'auditors' },
+    { role: SERVICE_ROLE, settings: SERVICE_SETTINGS, url: keepService ? kept : logins.serviceUrl },
+    { role: JOBS_ROLE, settings: JOBS_SETTINGS, url: logins.jobsUrl },
+    { role: AUDITOR_ROLE, settings: AUDITOR_SETTINGS, url: undefined },
   ]
   for (let attempt = 1; ; attempt++) {
     try {
@@ -275,7 +257,7 @@ function toRun(what: string, statements: readonly string[]): string {
 }
 
 /** The statements that are still to run, in order. */
-async function missing(admin: pg.Client, { role, settings, login }: Wanted): Promise<readonly string[]> {
+async function missing(admin: pg.Client, { role, settings, url }: Wanted): Promise<readonly string[]> {
   const { rows } = await admin.query<{
     present: boolean
     can_login: boolean | null
@@ -293,13 +275,12 @@ async function missing(admin: pg.Client, { role, settings, login }: Wanted): Pro
   )
   const { present, can_login: canLogin, settings: set, known, database, connects } = rows[0]!
   const name = pg.escapeIdentifier(role)
-  const url = typeof login === 'string' ? undefined : login.url
   const password = url === undefined ? undefined : readUrl(url).password
   const secret = password === undefined ? '' : ` password '${scramVerifier(password)}'`
   const statements: string[] = []
   if (!present) {
     // Tables are granted to the role, so it must exist even if another login is used.
-    const logsIn = login === 'operators' ? 'nologin' : 'login'
+    const logsIn = url === undefined && role === SERVICE_ROLE ? 'nologin' : 'login'
     statements.push(
       `create role ${name} ${logsIn} nosuperuser nocreatedb nocreaterole noreplication${secret}`,
     )

@@ -36,7 +36,6 @@ const PARSERS: ReadonlyMap<number, (value: string) => unknown> = new Map<number,
   [1186, asText], // interval
 ])
 
-/** For the `types` option of a connection. */
 export const valueTypes: pg.CustomTypesConfig = {
   getTypeParser: ((oid: number, format?: 'text' | 'binary') =>
     (format !== 'binary' && PARSERS.get(oid)) ||

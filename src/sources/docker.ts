@@ -1,13 +1,11 @@
 /**
  * A Docker Engine, asked over its socket or TCP: the containers that have an address on one of its networks.
  *
- * - A container is alive until `docker rm`, in every state, and keeps the address it was given (`--ip`). An address that the engine
- *   chose itself goes with a stop; such a container is in no list, and a look-up finds it.
+ * - A container is alive until `docker rm`, in every state. One that lost its address with a stop is in no list; a look-up finds it.
  * - The epoch is the engine's own id, which lies in its data root beside its containers: a restart keeps it, a new engine has another.
  * - The list is one answer, from the memory of the daemon that runs the containers.
  * - `inspect` takes ids, names and beginnings of ids alike, so its answer counts only for the very id or name that was asked for.
- * - uid: the container's id. name: its name, with a node `<node>/<name>`, since names are unique in one engine only. No incarnation:
- *   StartedAt changes with each restart, while container, address and lease stay. No interface: the engine does not know it.
+ * - There is no incarnation: StartedAt changes with each restart, while container, address and lease stay.
  */
 import { z } from 'zod'
 import { TERMINAL } from '../core/event.ts'

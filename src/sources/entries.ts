@@ -144,16 +144,13 @@ function whyUnreadable(given: GivenEntry, ownNode: string): string | null {
   )
 }
 
-// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
-const CONTROL = /[\u0000-\u001f\u007f-\u009f]/
-
 export function badText(field: string, value: string, mostBytes: number): string | null {
   if (value === '') return null
   // Most are short: three bytes a character at most.
   if (3 * value.length > mostBytes && Buffer.byteLength(value) > mostBytes) {
     return `${field} is longer than ${mostBytes} bytes`
   }
-  if (CONTROL.test(value)) return `${field} contains control characters`
+  if (/\p{Cc}/u.test(value)) return `${field} contains control characters`
   return value.isWellFormed() ? null : `${field} is not well-formed Unicode`
 }
 

@@ -1,9 +1,7 @@
 /**
  * Any orchestrator, asked at two URLs of its own, as docs/sources.md says.
  *
- * - A page of another epoch, or one that cannot be read, makes the list partial.
- * - For an owner with a name only, or a uid only, {uid} and {name} are the same. "gone" and "terminal" then count with that `name`.
- * - A 404 without such a body, which a proxy or a half-started server gives, is an error, and means alive.
+ * A 404 without an answer in it, which a proxy or a half-started server gives, is an error, and means alive.
  */
 import { z } from 'zod'
 import { createGetJson, readAnswer } from './get-json.ts'

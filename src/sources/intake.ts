@@ -12,7 +12,7 @@
 import { timingSafeEqual } from 'node:crypto'
 import type pg from 'pg'
 import type { Command } from '../core/command.ts'
-import type { Refusal } from '../core/refusal.ts'
+import { networkNotFound, type Refusal } from '../core/refusal.ts'
 import { cooperatively } from '../in-slices.ts'
 import { type Ledger, Unavailable } from '../ledger/ledger.ts'
 import { createLogLimit } from '../log-limit.ts'
@@ -28,7 +28,7 @@ import { digestingList, readingEntries } from './entries.ts'
 import { proofOf } from './proof.ts'
 import type { Begin, Report, Reported, Reporting, Verdict } from './report.ts'
 import type { GivenEntry } from './source.ts'
-import { keepVerdicts, networkNotFound, readStoredSource, type StoredSource, touch } from './stored-source.ts'
+import { keepVerdicts, readStoredSource, type StoredSource, touch } from './stored-source.ts'
 
 /** Sources that are remembered; at the bound all are forgotten. */
 const MOST_REMEMBERED = 50_000

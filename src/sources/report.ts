@@ -11,7 +11,6 @@ export type Reporting = {
   readonly traceId: string | null
   /** `performance.now()` after which no answer is needed. */
   readonly deadline: number
-  /** The caller. */
   readonly actor: Actor
   readonly mayReport: (source: Pick<SourceDeclaration, 'id' | 'node'>) => Refusal | null
 }

@@ -223,7 +223,6 @@ const secretsOfOne = z.strictObject({
 
 export type Secrets = z.infer<typeof secretsOfOne>
 
-/** By `<network>/<id of the source>`. */
 export type SourceSecrets = Readonly<Record<string, Secrets>>
 
 const secretsFile = z.record(

@@ -53,7 +53,6 @@ export type PulledSource = {
   lookUp(question: Question, signal: AbortSignal): Promise<LookUp>
 }
 
-/** Entries of one list. */
 export const MOST_ENTRIES = 200_000
 
 /** Unreadable items that a sentence names. */
@@ -123,13 +122,11 @@ export function endedAt(since: number, detail: string): LookUp {
 }
 
 const LONGEST_SENTENCE = 500
-// biome-ignore lint/suspicious/noControlCharactersInRegex: those are what it replaces
-const CONTROL_CHARACTERS = /[\u0000-\u001f\u007f-\u009f]+/g
 
 /** The text of a source or of an error as one short line that PostgreSQL takes (without NUL). */
 export function sentence(input: unknown): string {
   const cause = input instanceof Error && input.cause instanceof Error ? `: ${input.cause.message}` : ''
   const text = `${input instanceof Error ? input.message : input}${cause}`.trim()
   const short = text.length > LONGEST_SENTENCE ? `${text.slice(0, LONGEST_SENTENCE)}…` : text
-  return short.toWellFormed().replace(CONTROL_CHARACTERS, ' ')
+  return short.toWellFormed().replace(/\p{Cc}+/gu, ' ')
 }

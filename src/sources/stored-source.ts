@@ -3,7 +3,7 @@ import type pg from 'pg'
 import { z } from 'zod'
 import type { Freshness } from '../core/command.ts'
 import type { SourceState } from '../core/image.ts'
-import { type Refusal, refusal } from '../core/refusal.ts'
+import { networkNotFound, type Refusal, refusal } from '../core/refusal.ts'
 import { ANSWER } from '../ledger/sql/look-ups.ts'
 import { STORED_SOURCE, TOUCH } from '../ledger/sql/sources.ts'
 import { freshnessOf, type Row, sourceOf } from '../ledger/tables.ts'
@@ -47,10 +47,6 @@ export async function readStoredSource(
     secret: row.secret as Buffer,
     questions: questionsOf(row.questions),
   }
-}
-
-export function networkNotFound(network: string): Refusal {
-  return refusal('NETWORK_NOT_FOUND', `network ${network} does not exist; create it first`, { network })
 }
 
 /** Null: another report was taken meanwhile, or its source or network changed. */

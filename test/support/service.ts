@@ -1,9 +1,10 @@
 /** The service in this process, on a database of its own, whose time a test can move. */
 import { afterAll } from 'vitest'
 import { readConfig } from '../../src/config.ts'
+import { ownCommand } from '../../src/core/command.ts'
 import { GUARDS } from '../../src/core/guards.ts'
 import { isHeld } from '../../src/core/image.ts'
-import { commandOf, type Job, type JobContext } from '../../src/jobs/job.ts'
+import type { Job, JobContext } from '../../src/jobs/job.ts'
 import { createJudge } from '../../src/jobs/judge.ts'
 import { createSchedule } from '../../src/jobs/schedule.ts'
 import { ALL_CHECKS, type LoopChecks } from '../../src/ledger/loop-options.ts'
@@ -150,7 +151,7 @@ async function expireAll({ ledger }: JobContext, network: string): Promise<void>
   const records = (await ledger.image(network))?.records.values() ?? []
   for (const { token, seq: version } of [...records].filter(isHeld))
     await ledger.submit({
-      ...commandOf(network, 'expire', 'NEVER_CONFIRMED'),
+      ...ownCommand(network, 'job:expire', 'NEVER_CONFIRMED'),
       type: 'expire',
       token,
       version,

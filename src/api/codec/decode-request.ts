@@ -52,14 +52,12 @@ type DecodedItem<I> = I extends ReserveRequest | ConfirmRequest | ReleaseRequest
 
 export type Decoder = ReturnType<typeof decoderOf>
 
-/** Both functions throw INVALID_FIELD. */
 export function decoderOf<D extends DescMessage>(desc: D) {
   const fromJson = messageDecoder(desc) as (json: JsonValue) => Decoded<MessageShape<D>>
   const fromMessage = (message: MessageShape<D>) => fromJson(readable('', () => toJson(desc, message)))
   return { fromJson, fromMessage }
 }
 
-/** @throws Refused INVALID_FIELD */
 export function parseJson(body: string): JsonValue {
   let value: JsonValue
   try {
@@ -185,7 +183,6 @@ export function checkEntry(json: unknown, path: string): GivenEntry {
   return json as GivenEntry
 }
 
-/** A value of a field, or of its list. */
 function valueDecoder(field: DescField): Decode {
   const { message, scalar } = field
   if (field.enum !== undefined)
@@ -207,8 +204,6 @@ function valueDecoder(field: DescField): Decode {
     return check(value as never, path)
   }
 }
-
-// Types.
 
 /** Undefined: it is not of the type. */
 type Read = (json: unknown) => unknown
@@ -233,7 +228,6 @@ function wholeNumber(most: number): Read {
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)$/
 /** Finer than a millisecond is cut off, and before 1970 was before every log. */
 const instant = (text: string) => (Number.isNaN(Date.parse(text)) ? undefined : Math.max(0, Date.parse(text)))
-/** Finer than a millisecond is rounded. */
 const milliseconds = (text: string) => Math.round(Number.parseFloat(text) * 1_000) || 0
 const base64 = (text: string) => Buffer.from(text, 'base64')
 const paths = (text: string) => text.split(',').filter(Boolean)
@@ -291,8 +285,6 @@ function isObject(json: unknown): json is Record<string, unknown> {
 }
 
 const short = (text: string): string => (text.length > 64 ? `${text.slice(0, 64)}…` : text)
-
-// Checks.
 
 /** By message and field, or by the field alone. */
 type ByName<T> = Readonly<Record<string, T>>

@@ -8,7 +8,6 @@
 import { type DescField, type DescMessage, type Message, ScalarType } from '@bufbuild/protobuf'
 import type { Duration, Timestamp } from '@bufbuild/protobuf/wkt'
 
-/** A value for each field of a message. */
 export type View<T> = T extends string
   ? string | bigint
   : T extends Uint8Array
@@ -104,7 +103,7 @@ const ZEROS: ReadonlyMap<unknown, unknown> = new Map<unknown, unknown>([
 let last = { second: 0, text: '1970-01-01T00:00:00' }
 
 /** `2030-01-31T12:00:00.123Z`. Most times are of the second of the time before. */
-export function timeText(ms: number): string {
+function timeText(ms: number): string {
   const second = Math.floor(ms / 1_000)
   if (second !== last.second) last = { second, text: new Date(second * 1_000).toISOString().slice(0, 19) }
   const left = ms - second * 1_000
@@ -112,6 +111,6 @@ export function timeText(ms: number): string {
 }
 
 /** `90s`, `0.500s` */
-export function durationText(ms: number): string {
+function durationText(ms: number): string {
   return `${ms % 1_000 === 0 ? ms / 1_000 : (ms / 1_000).toFixed(3)}s`
 }

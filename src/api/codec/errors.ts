@@ -16,7 +16,6 @@ const DOMAIN = 'ipledger'
 
 type Meaning = {
   readonly code: Code
-  /** Advice for the calling program. */
   readonly caller: string
 }
 
@@ -118,7 +117,6 @@ export function overloaded(why: string): Refused {
   return refused('OVERLOADED', `the server ${why}; ask another`, {}, 1_000)
 }
 
-/** The same error inside the answer of a batch. */
 export function itemErrorView(error: Refused): View<ItemError> {
   const { reason, message, metadata, retryAfterMs } = error.refusal
   return {
@@ -132,7 +130,6 @@ export function itemErrorView(error: Refused): View<ItemError> {
 
 const INTERNAL = 'internal error; the log of the server says more'
 
-/** A defect of the service. Only the log says more. */
 export function internalError(): ConnectError {
   return new ConnectError(INTERNAL, Code.Internal)
 }
@@ -144,12 +141,10 @@ export function isOurs(error: ConnectError): boolean {
 
 /** Of the whole message a header may hold some 8 KiB, and percent-encoding triples a character. */
 const LONGEST_TEXT = 2_000
-// biome-ignore lint/suspicious/noControlCharactersInRegex: those are what it removes
-const CONTROL_CHARACTERS = /[\u0000-\u001f\u007f-\u009f]/g
 
 function presentable(text: string): string {
   const cut = text.length > LONGEST_TEXT ? `${text.slice(0, LONGEST_TEXT)}…` : text
-  return cut.toWellFormed().replace(CONTROL_CHARACTERS, '\ufffd')
+  return cut.toWellFormed().replace(/\p{Cc}/gu, '\ufffd')
 }
 
 function presentableMetadata(metadata: Readonly<Record<string, string>>): Record<string, string> {

@@ -26,15 +26,12 @@ const POOL = /^[a-z0-9](?:[a-z0-9._-]{0,251}[a-z0-9])?$/
 const KIND = /^[a-z][a-z0-9-]{0,62}$/
 const LABEL_KEY = /^[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$/
 
-// biome-ignore lint/suspicious/noControlCharactersInRegex: it looks for them
-const CONTROL = /[\u0000-\u001f\u007f-\u009f]/
-
-/** Text without control characters, at most `limit` bytes; may be empty. */
 export function text(value: string, path: string, limit: number = LIMITS.nameBytes): string {
   // Most are short: three bytes a character at most.
   if (3 * value.length > limit && Buffer.byteLength(value) > limit)
     throw invalidField(path, `has ${Buffer.byteLength(value)} bytes; at most ${limit} are allowed`)
-  if (CONTROL.test(value)) throw invalidField(path, 'must not contain control characters such as line breaks')
+  if (/\p{Cc}/u.test(value))
+    throw invalidField(path, 'must not contain control characters such as line breaks')
   if (!value.isWellFormed())
     throw invalidField(path, 'must be well-formed Unicode; it has half of a surrogate pair')
   return value
@@ -96,7 +93,6 @@ export function addressInUse(value: string, path: string): string {
   return formatAddress(parseLenientAddress(value) ?? ipAddress(value, path))
 }
 
-/** A CIDR, or an address for the block of that one address. */
 export function cidrOrAddress(value: string, path: string): Cidr {
   if (value.includes('/')) return sound(parseCidr(value), path)
   const one = ipAddress(value, path)

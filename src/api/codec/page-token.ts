@@ -13,8 +13,6 @@ const DEFAULT_SIZE = 100
 
 type PagedRequest = { readonly pageSize: number; readonly pageToken: string }
 
-export type Page<P> = ReturnType<typeof pageOf<P>>
-
 /** `read` checks the position: a forged one must not reach the database as anything else. */
 export function pageOf<P = string>(
   request: PagedRequest,

@@ -88,8 +88,6 @@ export function poolView(
   }
 }
 
-// Sources.
-
 export function sourceView(
   network: string,
   { source, freshness, failure, failingSince, era }: Omit<SourceShown, 'era'> & { readonly era?: number },
@@ -128,8 +126,6 @@ export function verificationView({ owner, node, ...question }: Verification): Vi
   return { ...question, owner: ownerView(owner, node) }
 }
 
-// The log.
-
 export function eventView(network: string, { event, poolInfo }: EventShown): View<auditPb.Event> {
   return { ...NO_SUBJECT, ...event, network, time: event.at, ...subjectOf(network, event, poolInfo) }
 }
@@ -137,7 +133,6 @@ export function eventView(network: string, { event, poolInfo }: EventShown): Vie
 const NO_SUBJECT = { lease: null, pool: null, networkSettings: null, closed: null, evidence: null }
 type Subject = Partial<Pick<View<auditPb.Event>, keyof typeof NO_SUBJECT>>
 
-/** The subject, in the field of its kind; the evidence of the decision. */
 function subjectOf(network: string, event: LedgerEvent, pool: PoolInfo): Subject {
   const { seq, at } = event
   if ('record' in event) return { lease: recordView(network, event.record, pool), evidence: event.details }
@@ -189,7 +184,6 @@ export function recordView(network: string, record: AddressRecord, poolInfo: Poo
 
 const NO_OPTIONS = { routes: [], dns: [], mtu: 0 }
 
-/** A network without its settings. */
 function bareNetwork(name: string, { seq, at }: LedgerEvent, state: string | null) {
   return { name, state, era: eraOf(seq), head: seq, updatedAt: at, version: seq } as View<networkPb.Network>
 }

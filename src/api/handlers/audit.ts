@@ -1,4 +1,3 @@
-/** AuditService. */
 import { EVENT_TYPES } from '../../core/event.ts'
 import { unknownLease } from '../../core/refusal.ts'
 import type * as pb from '../../gen/ipledger/v1/audit_pb.ts'
@@ -134,7 +133,6 @@ function readMoment({ seq, time }: Pick<Decoded<pb.ExplainAddressRequest>, 'seq'
   return { seq: seq ?? null, at: time ?? null }
 }
 
-/** Of a page: a number of the log. */
 function readPosition(position: string): number {
   const number = Number(/^[0-9]{1,16}$/.exec(position)?.[0])
   if (!Number.isSafeInteger(number)) throw notOurs()

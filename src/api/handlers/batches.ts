@@ -93,7 +93,6 @@ async function allOrNothing(
   return answer!.items ?? []
 }
 
-/** The outcome of each, without writing. */
 async function dryRun(
   items: Command<'dryRun'>['items'],
   call: Scoped,

@@ -39,7 +39,6 @@ export function decodeRelease(request: Decoded<pb.ReleaseRequest>, call: Scoped)
   return { type: 'release', lease: decodeReference(request, call), removal }
 }
 
-/** By lease id, by token, or by owner. */
 function decodeReference(request: Decoded<pb.ConfirmRequest>, call: Scoped): LeaseReference {
   const { fencingToken } = request
   const owner = request.owner === undefined ? null : requiredOwner(request.owner, call, null).owner

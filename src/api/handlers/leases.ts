@@ -1,4 +1,3 @@
-/** LeaseService. */
 import type { Answer } from '../../core/command.ts'
 import type { LeaseState, QuarantineReason } from '../../core/event.ts'
 import { unknownLease } from '../../core/refusal.ts'
@@ -21,7 +20,6 @@ import { batchConfirm, batchRelease, batchReserve } from './batches.ts'
 import { decodeConfirm, decodeRelease, decodeReserve } from './decode-lease.ts'
 
 const leases = (answer: Answer) => ({ leases: answer.leases.map(leaseView) })
-/** These commands are about exactly one lease. */
 const onlyLease = (answer: Answer) => ({ lease: leaseView(answer.leases[0]!) })
 
 export const leaseMethods: Declarations<typeof LeaseService> = {
@@ -53,7 +51,6 @@ export const leaseMethods: Declarations<typeof LeaseService> = {
     }),
     view: onlyLease,
   },
-  /** One lease that was judged, or all that is placed on a node. */
   reap: {
     roles: ADMINS,
     decode({ version, head, node, leaseId, why: given }, { caller, token }) {

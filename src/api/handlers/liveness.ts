@@ -204,7 +204,6 @@ async function viewOf(answer: Answer, { network }: Scoped, { ledger, reads }: Ba
   return { source: view, placed, listed, unwitnessed, unlisted }
 }
 
-/** Null: the call names no source. */
 async function requiredSource(reads: Reads, network: string, id: string): Promise<string | null> {
   if (id === '') return null
   if (ofNetwork(await namedSource(reads, network, id), network).length > 0) return id

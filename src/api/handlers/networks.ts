@@ -1,4 +1,3 @@
-/** NetworkService. */
 import { recoveryOf } from '../../core/attention.ts'
 import type { Answer } from '../../core/command.ts'
 import { type NetworkService, UpdateNetworkRequestSchema } from '../../gen/ipledger/v1/network_pb.ts'

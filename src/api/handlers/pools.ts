@@ -1,4 +1,3 @@
-/** PoolService. */
 import type { Answer, PoolChange } from '../../core/command.ts'
 import type { ReapPolicy } from '../../core/policy.ts'
 import { type Liveness, parsePoolSettings } from '../../core/pool.ts'

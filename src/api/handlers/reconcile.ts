@@ -8,7 +8,7 @@ import type { LeaseView } from '../../core/command.ts'
 import { expiredAt } from '../../core/decide-lease.ts'
 import type { Details } from '../../core/event.ts'
 import { GUARDS } from '../../core/guards.ts'
-import { type HeldRecord, type Image, isHeld } from '../../core/image.ts'
+import { type Image, isHeld } from '../../core/image.ts'
 import { judge } from '../../core/judge.ts'
 import type { Ledger } from '../../ledger/ledger.ts'
 import type { LeaseFilter } from '../../ledger/read-leases.ts'
@@ -49,23 +49,22 @@ export async function reconcile(
   for (let judged = 0; ; judged += SLICE) {
     const page = await reads.leases(network, leases, { after: place, size: SLICE })
     if (page === null) return null
-    const lookUps = await reads.lookUps(
-      network,
-      page.leases.map(({ address }) => address),
-    )
+    const addresses = page.leases.map(({ address }) => address)
+    const lookUps = await reads.lookUps(network, addresses)
     const image = await ledger.image(network, { deadline })
     if (image === null) return null
     const coverage = coverageOf(image)
     const { unknownPools } = page
     const found = (next: string | null) => ({ findings, next, head: image.head, unknownPools })
-    for (const { address } of page.leases) {
+    for (const address of addresses) {
       if (findings.length === size) return found(place)
       place = address
       const record = image.records.get(address)
       if (!isHeld(record)) continue
+      const now = ledger.now()
       const evidence = {
         image,
-        now: ledger.now(),
+        now,
         freshness: (id: string) => freshness.get(id),
         lookUps: lookUps.get(address) ?? [],
         guards: GUARDS,
@@ -74,8 +73,12 @@ export async function reconcile(
       const parties = [...proof.witnesses.map(({ id }) => id), ...proof.sightings.map((one) => one.source)]
       if (source !== null && !parties.includes(source)) continue
       const lease = viewOf(image, record)
-      const judgement = { lease, verdict, because, evidence: proof as unknown as Details }
-      const done = heldBack(image, expiry(image, record, lease, ledger.now()) ?? judgement, ledger.now())
+      const due = expiredAt({ image, now, guards: GUARDS }, record)
+      const judgement: Found =
+        due === null
+          ? { lease, verdict, because, evidence: proof as unknown as Details }
+          : { lease, verdict: 'expire', because: [], evidence: { confirmBy: record.confirmBy, due } }
+      const done = heldBack(image, judgement, now)
       // Detached, because the image goes on.
       if (kept || done.verdict !== 'keep')
         findings.push({ ...done, evidence: JSON.parse(JSON.stringify(done.evidence)) })
@@ -83,13 +86,6 @@ export async function reconcile(
     place = page.next
     if (place === null || judged + SLICE >= MOST_JUDGED) return found(place)
   }
-}
-
-function expiry(image: Image, record: HeldRecord, lease: LeaseView, now: number): Found | null {
-  const due = expiredAt({ image, now, guards: GUARDS }, record)
-  return due === null
-    ? null
-    : { lease, verdict: 'expire', because: [], evidence: { confirmBy: record.confirmBy, due } }
 }
 
 /** What is not done while the network recovers or is held. */

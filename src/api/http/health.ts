@@ -1,10 +1,5 @@
 /**
- * `grpc.health.v1` and the text of the two pages for probes.
- *
- * `/healthz` says that the process runs. `/readyz` and gRPC health, also of the empty service name, say that it can serve: the
- * database answers and has its tables, and at start the images are loaded. Liveness probes ask `/healthz`, so that no orchestrator
- * restarts ipledger because the database is away.
- *
+ * `grpc.health.v1` and the text of `/healthz` and `/readyz`. gRPC health, also of the empty service name, says what `/readyz` does.
  * Probes need no token, so an answer names no network, host or role.
  */
 import { setTimeout as delay } from 'node:timers/promises'
@@ -14,6 +9,7 @@ import {
   HealthCheckResponse_ServingStatus as Status,
 } from '../../gen/grpc/health/v1/health_pb.ts'
 import { type Condition, type Reads, ReadsUnavailable } from '../../ledger/reads.ts'
+import { INSUFFICIENT_PRIVILEGE } from '../../postgres/connection-lost.ts'
 
 /** The database is asked no more often: probes need no token. */
 const FRESH_MS = 1_000
@@ -82,12 +78,10 @@ export class HealthState {
     return all.map((warning) => (warning ? `warning: ${warning}\n` : '')).join('')
   }
 
-  /** The page `/healthz`. */
   live(): string {
     return `ipledger is up${this.#options.stopping.aborted ? ' and stopping' : ''}\n${this.#warnings()}`
   }
 
-  /** The page `/readyz`. */
   async report(): Promise<{ readonly ready: boolean; readonly text: string }> {
     if (this.#options.stopping.aborted)
       return { ready: false, text: 'ipledger is not ready: it is stopping\n' }
@@ -125,20 +119,14 @@ function networks(count: number): string {
 
 /** A relation, schema or column is missing. */
 const NO_TABLES: ReadonlySet<string> = new Set(['42P01', '3F000', '42703'])
-const NOT_ALLOWED = '42501'
 
 function whyNot(error: unknown, since: number): string {
-  const code = codeOf(error instanceof ReadsUnavailable ? error.cause : error)
+  // A SQLSTATE or a code of the system; a message may name hosts and roles.
+  const thrown = error instanceof ReadsUnavailable ? error.cause : error
+  const { code = '' }: { readonly code?: string } = Object(thrown)
   const at = `since ${new Date(since).toISOString()}`
   if (NO_TABLES.has(code)) return `the database lacks tables of ipledger ${at}: run ipledger migrate`
-  if (code === NOT_ALLOWED)
+  if (code === INSUFFICIENT_PRIVILEGE)
     return `the database refuses its own role what it needs ${at}: run ipledger migrate`
   return `the database does not answer ${at}${code === '' ? '' : ` (${code})`}`
-}
-
-/** A SQLSTATE or a code of the system; a message may name hosts and roles. */
-function codeOf(error: unknown): string {
-  if (!(error instanceof Error)) return ''
-  if (error instanceof AggregateError) return codeOf(error.errors[0])
-  return 'code' in error && typeof error.code === 'string' ? error.code : ''
 }

@@ -52,13 +52,11 @@ type Options = Backend & {
   readonly metrics?: Pages['metrics']
   /** A caller of a stream that takes nothing for so long is cut off. */
   readonly takenWithinMs?: number
-  /** How many calls are worked on at a time. */
   readonly callsInFlight?: number
   readonly mostWatches?: number
 } & Pick<HealthOptions, 'worker' | 'loaded'>
 
 export class ApiServer {
-  /** Open watches of leases. */
   readonly watches: () => number
   readonly #options: Options
   readonly #stopping = new AbortController()
