@@ -121,13 +121,14 @@ export function commandOf<const C extends Content>(
 type Scope = { readonly network?: string; readonly name?: string; readonly leaseId?: string }
 
 /** The network of a request, by default `default`, if the caller may use it. A list of networks is about none. */
-export function scoped(call: Call, { name, network = name, leaseId = '' }: Scope): Scoped {
+export function scoped(call: Call, { name, network, leaseId = '' }: Scope): Scoped {
   const lease = leaseId === '' ? null : parseLeaseId(leaseId)
-  if (lease === null && network === undefined) return { ...call, network: '', token: null }
+  const named = network ?? name
+  if (lease === null && named === undefined) return { ...call, network: '', token: null }
   if (lease !== null && network && network !== lease.network)
     throw invalidField('network', `leaseId names network ${lease.network}; give the same, or leave this out`)
   const about = lease ?? {
-    network: networkName(network!, network === name ? 'name' : 'network'),
+    network: networkName(named!, network === undefined ? 'name' : 'network'),
     token: null,
   }
   checkNetwork(call.caller, about.network)

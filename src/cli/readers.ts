@@ -94,11 +94,14 @@ export type When = { readonly seq: bigint } | { readonly time: Timestamp }
 export const WHEN_HELP = `
 Times are RFC 3339, or UTC as in "2026-11-20 03:12"; -15m is a quarter of an hour ago; a plain number is one of the log.`
 
+const TIME = /^(\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?)?) ?(Z|UTC|[+-]\d\d:\d\d)?$/i
+
 export function when(text: string): When {
   if (/^\d{1,16}$/.test(text)) return { seq: BigInt(text) }
   if (text === 'now') return { time: timestampNow() }
   if (/^-\d/.test(text)) return { time: timestampFromMs(Date.now() - durationMs(duration(text.slice(1)))) }
-  const [, local = '', zone = 'Z'] = /^(.*?) ?(Z|UTC|[+-]\d\d:\d\d)?$/i.exec(text) ?? []
+  // PlainDateTime takes more, and drops a zone in another spelling.
+  const [, local = '', zone = 'Z'] = TIME.exec(text) ?? []
   try {
     const offset = /^[+-]/.test(zone) ? zone : 'UTC'
     const { epochMilliseconds } = Temporal.PlainDateTime.from(local).toZonedDateTime(offset)

@@ -138,10 +138,10 @@ function answeredLeases(path: string, now: number): Read {
   })
 }
 
-const STATES: Readonly<Record<string, readonly [LeftOut['outcome'], why: string]>> = {
-  1: ['declined', 'its client found that somebody else uses the address'],
-  2: ['ended', 'it expired, and Kea took it back'],
-}
+const STATES: ReadonlyMap<string, readonly [LeftOut['outcome'], why: string]> = new Map([
+  ['1', ['declined', 'its client found that somebody else uses the address']],
+  ['2', ['ended', 'it expired, and Kea took it back']],
+])
 
 function rowOf(where: string, lease: KeaLease, now: number): Row | LeftOut {
   const { state, lifetime, ends, hardware, client, duid, iaid, hostname } = lease
@@ -151,7 +151,7 @@ function rowOf(where: string, lease: KeaLease, now: number): Row | LeftOut {
   const left = (outcome: LeftOut['outcome'], why: string) => leftOut(where, outcome, why, address)
   // A lease that Kea removes is written with the state that it had.
   if (state === '3' || lifetime === 0) return left('ended', 'it was released')
-  if (state !== '0') return left(...(STATES[state] ?? ['unreadable', `state ${state} is not known`]))
+  if (state !== '0') return left(...(STATES.get(state) ?? ['unreadable', `state ${state} is not known`]))
   if (lifetime !== INFINITE && ends < now)
     return left('ended', `it expired at ${new Date(ends).toISOString()}`)
   if (lease.isPrefix) return left('unreadable', 'it is a delegated prefix')

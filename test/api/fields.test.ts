@@ -293,6 +293,7 @@ const REFUSED: Readonly<Record<string, readonly (readonly [body: unknown, field:
     [{ name: 'web', reapPolicy: { misses: 9 } }, 'reapPolicy.misses'],
     [{ name: 'web', reapPolicy: { confirmGrace: '-1s' } }, 'reapPolicy.confirmGrace'],
   ],
+  'PoolService/GetPool': [[{ network: long(64), name: long(64) }, 'network']],
   'PoolService/ListPools': [[{ cidr: 'x' }, 'cidr']],
 }
 

@@ -330,6 +330,9 @@ test.each([
   ['history', 'missing required argument'],
   ['as-of --josn', 'It must be a time'],
   ['explain 10.0.0.7 --at 2026-02-30', 'It must be a time'],
+  // Without its zone it would be another time.
+  ['explain 10.0.0.7 --at 2026-11-20T03:12:00+0100', 'It must be a time'],
+  ['explain 10.0.0.7 --at 2026-11-20T03:12:00[Europe/Berlin]', 'It must be a time'],
   ['verify --server --against 3:00', 'It must be a number and 64 hexadecimal digits'],
   ['recover --end --why w', 'Say which network'],
   ['recover --why w --above 9', 'Say which network'],

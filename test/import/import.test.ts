@@ -145,6 +145,7 @@ ten,08:00:2b:02:3f:56,,3600,4102444800,1,0,0,,0,,0
 10.0.1.19,08:00:2b:02:3f:57,,3600,4102444800,1,0,0,"quoted,0,,0
 10.0.1.20,,,86400,4102444800,1,0,0,,1,,0
 10.0.1.20,,,0,4102444800,1,0,0,,1,,0
+10.0.1.21,08:00:2b:02:3f:58,,3600,4102444800,1,0,0,,constructor,,0
 `)
     const rows = keaRows(path)
     expect(attachments(rows)).toEqual([
@@ -162,6 +163,7 @@ ten,08:00:2b:02:3f:56,,3600,4102444800,1,0,0,,0,,0
       ':11  unreadable: it has 5 cells, and the first line 12',
       ':12  unreadable: "ten" is no address',
       ':15 10.0.1.20 ended: it was released',
+      ':16 10.0.1.21 unreadable: state constructor is not known',
     ])
     // Its first version had no states.
     const old = fileOf('address,hwaddr,valid_lifetime,expire\n10.0.1.1,aa:bb,60,4102444800\n')
