@@ -128,6 +128,44 @@ items:
     ])
   })
 
+  // Each has its origin in of-kea/NOTICE. When they were written no lease had ended.
+  test.each([
+    [
+      'kea-leases4.csv',
+      [
+        '192.0.2.1 host host.example.com/06:07:08:09:0a:bc 06:07:08:09:0a:bc',
+        '192.0.2.4 host host.example.com/11:22:33:44:55:66 11:22:33:44:55:66',
+      ],
+      ['192.0.2.2 unreadable', '192.0.2.3 declined', '192.0.2.5 declined'],
+    ],
+    [
+      'kea-leases6.csv',
+      [],
+      // The line with a cell too many has no address.
+      [
+        '2001:db8:1::1 declined',
+        '2001:db8:2::10 declined',
+        ' unreadable',
+        '2001:db8:1::2 unreadable',
+        '2001:db8:1::3 declined',
+      ],
+    ],
+    [
+      'lease4-dump.csv',
+      ['0.0.0.10 host one.example.com/32:30 32:30'],
+      ['0.0.0.11 declined', '0.0.0.12 ended'],
+    ],
+    [
+      'lease6-dump.csv',
+      ['::10 host one.example.com/32:30:33/60 32:30:33/60'],
+      ['::11 declined', '::12 ended'],
+    ],
+  ])("Kea: %s of Kea's own tests", (file, brought, left) => {
+    const rows = keaRows(join(KEA, 'of-kea', file), 0)
+    expect(attachments(rows)).toEqual(brought)
+    expect(leftOut(rows).map((line) => line.replace(/^\S+ (.*?): .*/, '$1'))).toEqual(left)
+  })
+
   test('Kea: the last line of an address counts, and each that is not brought over is named', () => {
     const path =
       fileOf(`address,hwaddr,client_id,valid_lifetime,expire,subnet_id,fqdn_fwd,fqdn_rev,hostname,state,user_context,pool_id
