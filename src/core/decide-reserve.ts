@@ -6,7 +6,7 @@
 import { type Batch, blank, change, presentOf, quarantine, viewOf } from './batch.ts'
 import type { Answer, Claim, Command, LeaseView } from './command.ts'
 import { confirm, renew, reporterOf } from './decide-lease.ts'
-import type { AddressRecord } from './event.ts'
+import type { AddressRecord, LedgerEvent } from './event.ts'
 import {
   type AddressGuard,
   type Asking,
@@ -78,8 +78,10 @@ export function decideReserve(batch: Batch, command: Reserve): Answer | Refusal 
 }
 
 /** What a refused Reserve leaves: candidates that its caller sees live are not offered again. */
-export function quarantineSeen(batch: Batch, command: Reserve, addresses: readonly string[]): void {
-  for (const address of addresses) {
+export function quarantineSeen(batch: Batch, command: Reserve, undone: readonly LedgerEvent[]): void {
+  for (const event of undone) {
+    if (!('record' in event) || event.record.quarantine?.reason !== 'FOREIGN') continue
+    const { address } = event.record
     const block = blockAt(batch.image, address)
     if (block !== null && !isHeld(batch.image.records.get(address)))
       seenByCaller(batch, command, block.poolState, address)
