@@ -3,7 +3,7 @@
  * that was judged, so the ledger refuses it if anything has happened to the lease since.
  */
 import { suspensionsOf } from '../core/attention.ts'
-import { expiredAt } from '../core/decide-lease.ts'
+import { expiresAt } from '../core/decide-lease.ts'
 import type { AddressRecord } from '../core/event.ts'
 import { GUARDS, type Guards } from '../core/guards.ts'
 import type { Image } from '../core/image.ts'
@@ -34,5 +34,6 @@ export function isOverdue(
   now: number,
   guards: Guards = GUARDS,
 ): boolean {
-  return expiredAt({ image, guards, now }, record) !== null && suspensionsOf(image, now, 'REAP').length === 0
+  const due = expiresAt({ image, guards }, record)
+  return due !== null && now > due && suspensionsOf(image, now, 'REAP').length === 0
 }

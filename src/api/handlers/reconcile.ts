@@ -5,7 +5,7 @@
 import { coverageOf, suspensionsOf } from '../../core/attention.ts'
 import { viewOf } from '../../core/batch.ts'
 import type { LeaseView } from '../../core/command.ts'
-import { expiredAt } from '../../core/decide-lease.ts'
+import { expiresAt } from '../../core/decide-lease.ts'
 import type { Details } from '../../core/event.ts'
 import { GUARDS } from '../../core/guards.ts'
 import { type HeldRecord, type Image, isHeld } from '../../core/image.ts'
@@ -86,8 +86,8 @@ export async function reconcile(
 }
 
 function expiry(image: Image, record: HeldRecord, lease: LeaseView, now: number): Found | null {
-  const due = expiredAt({ image, now, guards: GUARDS }, record)
-  return due === null
+  const due = expiresAt({ image, guards: GUARDS }, record)
+  return due === null || now <= due
     ? null
     : { lease, verdict: 'expire', because: [], evidence: { confirmBy: record.confirmBy, due } }
 }
