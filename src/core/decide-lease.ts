@@ -338,8 +338,6 @@ export function decideUpdateLabels(batch: Batch, command: Command<'updateLabels'
   return { leases: [viewOf(image, change(batch, command, 'label', record, { labels }))] }
 }
 
-// Which lease it is.
-
 /** The leases that Confirm and Release are about, held or ended. By owner, those that the caller may touch. */
 function resolveLease(
   batch: Batch,

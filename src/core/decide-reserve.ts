@@ -88,8 +88,6 @@ export function quarantineSeen(batch: Batch, command: Reserve, undone: readonly 
   }
 }
 
-// Claims.
-
 function openClaims(image: Image, command: Reserve): readonly OpenClaim[] | Refusal {
   if (command.claims.length === 0) {
     if (image.defaultPools.length === 0) return noDefault(image, 'claims')
@@ -171,8 +169,6 @@ function supersede(batch: Batch, command: Reserve): Refusal | null {
   return null
 }
 
-// What is held already.
-
 function mayHaveAgain(image: Image, command: Reserve, claim: OpenClaim, record: HeldRecord): Refusal | null {
   const { owner, actor } = command
   if (record.owner!.name !== owner.name) {
@@ -199,8 +195,6 @@ function renewLease(batch: Batch, command: Reserve, record: HeldRecord): Address
   if (confirmBy === record.confirmBy && node === record.node) return renew(batch, command, record)
   return change(batch, command, 'renew', record, { confirmBy, node })
 }
-
-// A free address.
 
 function pick(batch: Batch, asking: Asking, claim: OpenClaim, skipped: string[]): AddressRecord | Refusal {
   const { guards } = batch
