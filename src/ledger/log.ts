@@ -90,7 +90,13 @@ export type Loaded = Readonly<Pick<Image, 'head' | 'at' | 'digest' | 'network'>>
 }
 
 /** The projections are not the fold of the log: the greatest number in `lease` is not the log's last about an address. */
-export class NeedsRebuild extends Error {}
+export class NeedsRebuild extends Error {
+  constructor(network: string) {
+    super(
+      `the projections of network ${network} are not the fold of its log: run ipledger rebuild --network ${network}`,
+    )
+  }
+}
 /** The log holds events of a format that this process does not know: a newer one writes it. */
 export class UnknownFormat extends Error {}
 
