@@ -165,10 +165,12 @@ function readV6(text: string): bigint {
     } else if (gap < 0 && start > 0) gap = groups.length
     start = end + 1
   }
-  if (gap >= 0) groups.splice(gap, 0, ...Array<number>(8 - groups.length).fill(0))
+  if (gap >= 0) groups.splice(gap, 0, ...ZEROS.slice(groups.length))
   const word = (at: number) => BigInt(groups[at]! * 65536 + groups[at + 1]!)
   return (((((word(0) << 32n) | word(2)) << 32n) | word(4)) << 32n) | word(6)
 }
+
+const ZEROS: readonly number[] = [0, 0, 0, 0, 0, 0, 0, 0]
 
 function formatV4(value: bigint): string {
   const number = Number(value)
