@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs'
 import { Session } from 'node:inspector/promises'
 import { fileURLToPath } from 'node:url'
 import { readConfig } from '../src/config.ts'
-import { createJudge } from '../src/jobs/judge.ts'
+import { judge } from '../src/jobs/judge.ts'
 import * as clocks from '../src/ledger/clock.ts'
 import { createPool } from '../src/postgres/connect.ts'
 import { callersUrl, openService } from '../src/serve.ts'
@@ -56,14 +56,13 @@ const intake =
     ? new intakes.Intake(options)
     : (intakes as { createIntake(given: object): intakes.Intake }).createIntake(options)
 const { signal } = new AbortController()
-const judge = createJudge({ stayMs: 0 })
 // The only source reports by itself.
 const asked = {
   get(): never {
     throw new Error('no source is asked')
   },
 }
-const runJudge = () => judge({ database, ledger, intake, asked, log, signal })
+const runJudge = () => judge({ database, ledger, intake, asked, log, signal }, { stayMs: 0 })
 
 // biome-ignore lint/suspicious/noExplicitAny: JSON as it came
 async function call(method: string, message: object): Promise<any> {

@@ -32,19 +32,16 @@ export type Present = {
 
 // Handing out and taking back.
 
-type Cause = 'RECOVERING' | HoldCause
-
 /** What suspends each use. REAP_ABSENT: a lease that its witnesses miss. */
 const SUSPENDED_BY = {
   RESERVE: ['RECOVERING', 'SOURCE_AHEAD'],
   REAP: ['RECOVERING', 'SOURCE_AHEAD', 'CLOCK'],
   REAP_ABSENT: ['RECOVERING', 'SOURCE_AHEAD', 'CLOCK', 'TOO_MANY_REAPS'],
-} as const satisfies Readonly<Record<string, readonly Cause[]>>
+} as const satisfies Readonly<Record<string, readonly ('RECOVERING' | HoldCause)[]>>
 
 export type Use = keyof typeof SUSPENDED_BY
 
 export type Suspension = {
-  readonly cause: Cause
   readonly code: 'NETWORK_RECOVERING' | 'HELD'
   readonly since: number
   /** What is not done, and what ends that. */
@@ -71,13 +68,7 @@ function byRecovery(image: Image, since: number): Suspension {
       ? `until every enabled source has sent two counted reports in era ${network!.era}; see: ipledger network get ${name}`
       : `and because ${why}, only an operator ends that: ipledger recover --end ${name}`
   const text = `network ${name} is RECOVERING: nothing is handed out or taken back ${end}`
-  return {
-    cause: 'RECOVERING',
-    code: 'NETWORK_RECOVERING',
-    since,
-    text,
-    retryAfterMs: why === null ? 1_000 : null,
-  }
+  return { code: 'NETWORK_RECOVERING', since, text, retryAfterMs: why === null ? 1_000 : null }
 }
 
 function byHold(name: string, cause: HoldCause, { at: since, details }: Hold, now: number): Suspension {
@@ -87,7 +78,7 @@ function byHold(name: string, cause: HoldCause, { at: since, details }: Hold, no
   const end = until === null ? '' : `${new Date(until).toISOString()}, or until `
   const command = `${isAhead ? `ipledger recover ${name}, or ` : ''}ipledger network resume ${name}`
   const text = `network ${name} is held (${cause}): ${why}. Nothing is ${what} until ${end}an operator ends the hold: ${command}`
-  return { cause, code: 'HELD', since, text, retryAfterMs: until === null ? null : Math.max(0, until - now) }
+  return { code: 'HELD', since, text, retryAfterMs: until === null ? null : Math.max(0, until - now) }
 }
 
 // Recovery.

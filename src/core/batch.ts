@@ -17,7 +17,7 @@ import { evolve } from './evolve.ts'
 import type { Guards } from './guards.ts'
 import { assign, type Image, type PoolState } from './image.ts'
 import { conditionOf, type Doubt, type Finding, LIFECYCLE, mayFollow } from './lifecycle.ts'
-import { NO_OPTIONS } from './pool.ts'
+import { NO_OPTIONS, type PoolSettings } from './pool.ts'
 
 export type Batch = {
   readonly image: Image
@@ -101,7 +101,12 @@ export function presentOf(batch: Batch): Present & Pick<Batch, 'guards'> {
   return { image, now, guards, freshness: (source) => freshnessOf(batch, source) }
 }
 
-export function viewOf(image: Image, record: AddressRecord, reused = false): LeaseView {
+/** What a view needs of an image. */
+type Pools = Pick<Image, 'name'> & {
+  readonly pools: { get(id: number): { readonly pool: Partial<PoolSettings> } | undefined }
+}
+
+export function viewOf(image: Pools, record: AddressRecord, reused = false): LeaseView {
   const { seq, token, at, ended, ...rest } = record
   const pool = image.pools.get(record.poolId)?.pool
   const { name = '', subnet = '', gateway = '', options = NO_OPTIONS } = pool ?? {}

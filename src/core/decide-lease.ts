@@ -329,11 +329,6 @@ export function expiresAt(
   return confirmableUntil(record, reapPolicy(image.pools.get(record.poolId)!.pool.reapPolicy).confirmGraceMs)
 }
 
-export function expiredAt(at: Pick<Batch, 'image' | 'guards' | 'now'>, record: AddressRecord): number | null {
-  const due = expiresAt(at, record)
-  return due === null || at.now <= due ? null : due
-}
-
 export function decideUpdateLabels(batch: Batch, command: Command<'updateLabels'>): Answer | Refusal {
   const { image } = batch
   const { labels } = command
@@ -342,8 +337,6 @@ export function decideUpdateLabels(batch: Batch, command: Command<'updateLabels'
   if (isDeepStrictEqual(record.labels, labels)) return { leases: [viewOf(image, record)] }
   return { leases: [viewOf(image, change(batch, command, 'label', record, { labels }))] }
 }
-
-// Which lease it is.
 
 /** The leases that Confirm and Release are about, held or ended. By owner, those that the caller may touch. */
 function resolveLease(

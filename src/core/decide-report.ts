@@ -435,8 +435,7 @@ function mayContest(batch: Batch, poolState: PoolState, record: HeldRecord, sigh
   const { image } = batch
   const { era, recovering } = image.network!
   const { source: id } = sighting
-  const source = image.sources.get(id)!
-  const { node } = source.declaration
+  const { node } = image.sources.get(id)!.declaration
   if (node === '' || recovering !== null) return true
   const fresh = freshnessOf(batch, id)
   // Of any epoch: a source that begins epoch after epoch would spoil others' leases for ever.

@@ -6,7 +6,7 @@
 import { type Batch, blank, change, presentOf, quarantine, viewOf } from './batch.ts'
 import type { Answer, Claim, Command, LeaseView } from './command.ts'
 import { confirm, renew, reporterOf } from './decide-lease.ts'
-import type { AddressRecord } from './event.ts'
+import type { AddressRecord, LedgerEvent } from './event.ts'
 import {
   type AddressGuard,
   type Asking,
@@ -78,15 +78,15 @@ export function decideReserve(batch: Batch, command: Reserve): Answer | Refusal 
 }
 
 /** What a refused Reserve leaves: candidates that its caller sees live are not offered again. */
-export function quarantineSeen(batch: Batch, command: Reserve, addresses: readonly string[]): void {
-  for (const address of addresses) {
+export function quarantineSeen(batch: Batch, command: Reserve, undone: readonly LedgerEvent[]): void {
+  for (const event of undone) {
+    if (!('record' in event) || event.record.quarantine?.reason !== 'FOREIGN') continue
+    const { address } = event.record
     const block = blockAt(batch.image, address)
     if (block !== null && !isHeld(batch.image.records.get(address)))
       seenByCaller(batch, command, block.poolState, address)
   }
 }
-
-// Claims.
 
 function openClaims(image: Image, command: Reserve): readonly OpenClaim[] | Refusal {
   if (command.claims.length === 0) {
@@ -169,8 +169,6 @@ function supersede(batch: Batch, command: Reserve): Refusal | null {
   return null
 }
 
-// What is held already.
-
 function mayHaveAgain(image: Image, command: Reserve, claim: OpenClaim, record: HeldRecord): Refusal | null {
   const { owner, actor } = command
   if (record.owner!.name !== owner.name) {
@@ -197,8 +195,6 @@ function renewLease(batch: Batch, command: Reserve, record: HeldRecord): Address
   if (confirmBy === record.confirmBy && node === record.node) return renew(batch, command, record)
   return change(batch, command, 'renew', record, { confirmBy, node })
 }
-
-// A free address.
 
 function pick(batch: Batch, asking: Asking, claim: OpenClaim, skipped: string[]): AddressRecord | Refusal {
   const { guards } = batch

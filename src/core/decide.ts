@@ -32,10 +32,9 @@ export function decide(batch: Batch, command: Command): Outcome {
   }
   const result = decideOne(batch, command)
   if ('reason' in result) {
-    const seen =
-      command.type === 'reserve' && !command.validateOnly ? quarantinedSince(batch, marks.events) : []
+    const undone = batch.events.slice(marks.events)
     undo()
-    if (seen.length > 0) quarantineSeen(batch, command as Command<'reserve'>, seen)
+    if (command.type === 'reserve' && !command.validateOnly) quarantineSeen(batch, command, undone)
     return refuse(result)
   }
   if (command.type === 'dryRun' || (command.type === 'reserve' && command.validateOnly)) {
@@ -139,14 +138,6 @@ function replayed(batch: Batch, command: Command): Outcome | null {
     if (isHeld(record) && isPlacedFor(batch.guards, actor, record)) lease.renew(batch, command, record)
   }
   return { ok: true, answer: found.answer, replayed: true }
-}
-
-function quarantinedSince({ events }: Batch, from: number): readonly string[] {
-  return events
-    .slice(from)
-    .flatMap((event) =>
-      'record' in event && event.record.quarantine?.reason === 'FOREIGN' ? [event.record.address] : [],
-    )
 }
 
 /** A dry run promises nothing that could be quoted later: only what is held has numbers, those of now. */

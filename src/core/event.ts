@@ -69,32 +69,15 @@ export type EventHeader = {
   readonly traceId: string | null
 }
 
-export const EVENT_TYPES = [
-  'network.created',
-  'network.updated',
-  'era.begun',
-  'recovery.extended',
-  'recovery.ended',
-  'pool.created',
-  'pool.updated',
-  'pool.deleted',
-  'lease.reserved',
-  'lease.confirmed',
-  'lease.updated',
-  'lease.released',
-  'lease.quarantined',
-  'lease.reaped',
-  'lease.adopted',
-  'attachment.closed',
-  'source.registered',
-  'source.enabled',
-  'source.retired',
-  'source.reported',
-  'reconcile.held',
-  'reconcile.resumed',
-] as const
-export type EventType = (typeof EVENT_TYPES)[number]
-export type LeaseEventType = Extract<EventType, `lease.${string}`>
+export type LeaseEventType =
+  | 'lease.reserved'
+  | 'lease.confirmed'
+  | 'lease.updated'
+  | 'lease.released'
+  | 'lease.quarantined'
+  | 'lease.reaped'
+  | 'lease.adopted'
+export type EventType = LedgerEvent['type']
 
 export type NetworkSettings = { readonly description: string; readonly labels: Labels }
 

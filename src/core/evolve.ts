@@ -1,5 +1,12 @@
 /** What an event does to the image. Any event of the log can be applied. Only this and loading an image call `put…`. */
-import { type Entry, type EventOf, type LedgerEvent, TERMINAL } from './event.ts'
+import {
+  type Entry,
+  type EventOf,
+  type EventType,
+  type LeaseEventType,
+  type LedgerEvent,
+  TERMINAL,
+} from './event.ts'
 import {
   assign,
   blockAt,
@@ -16,7 +23,7 @@ import {
   sightingsAt,
   sightingsOf,
 } from './image.ts'
-import { isClosing } from './lifecycle.ts'
+import { isClosing, LIFECYCLE } from './lifecycle.ts'
 import { isListedAs, type Owner, sameAttachment } from './owner.ts'
 import { POLICY } from './policy.ts'
 import { buildPool } from './pool.ts'
@@ -36,114 +43,82 @@ export function evolve(image: Image, event: LedgerEvent): void {
       forget(image, sightings, (one) => one.vanishedSeq !== null && (isOver || isIts(one)))
     return
   }
-  switch (event.type) {
-    case 'attachment.closed':
-      break
-    case 'network.created':
-      assign(image, {
-        network: {
-          ...event.details,
-          era: 0,
-          recovering: null,
-          unknownSources: [],
-          recoveredAt: null,
-          holds: {},
-          version: event.seq,
-          createdAt: event.at,
-          updatedAt: event.at,
-        },
-      })
-      break
-    case 'network.updated':
-      changeNetwork(image, event, event.details)
-      break
-    case 'era.begun': {
-      const { era, identity, recovering, why } = event.details
-      changeNetwork(image, event, {
-        era,
-        identity,
-        ...(recovering && { recovering: { seq: event.seq, at: event.at, why } }),
-      })
-      break
-    }
-    case 'recovery.extended':
-      changeNetwork(image, event, {
-        unknownSources: [...image.network!.unknownSources, { ...event.details, at: event.at }],
-      })
-      break
-    case 'recovery.ended':
-      changeNetwork(image, event, { recovering: null, unknownSources: [], recoveredAt: event.at })
-      break
-    case 'reconcile.held':
-      changeNetwork(image, event, {
-        holds: {
-          ...image.network!.holds,
-          [event.details.hold]: { seq: event.seq, at: event.at, details: event.details },
-        },
-      })
-      break
-    case 'reconcile.resumed': {
-      const holds = { ...image.network!.holds }
-      for (const hold of event.details.holds) delete holds[hold]
-      changeNetwork(image, event, { holds })
-      break
-    }
-    case 'pool.created':
-    case 'pool.updated':
-      putPool(
-        image,
-        event.poolId,
-        buildPool(event.details, {
-          poolId: event.poolId,
-          version: event.seq,
-          createdAt: image.pools.get(event.poolId)?.pool.createdAt ?? event.at,
-          updatedAt: event.at,
-        }),
-      )
-      break
-    case 'pool.deleted':
-      putPool(image, event.poolId, undefined)
-      break
-    case 'source.registered': {
-      const before = image.sources.get(event.details.id)
-      putSource(image, event.details.id, {
-        declaration: event.details,
-        state: 'REGISTERED',
-        version: event.seq,
-        registeredAt: event.at,
-        registeredBy: event.actor,
-        enabledAt: null,
-        enabledBy: null,
-        enabledSeq: null,
-        retiredAt: null,
-        epoch: before?.epoch ?? null,
-      })
-      break
-    }
-    case 'source.enabled':
-      changeSource(image, event.details.id, {
-        state: 'ENABLED',
-        version: event.seq,
-        enabledAt: event.at,
-        enabledBy: event.actor,
-        enabledSeq: event.seq,
-      })
-      break
-    case 'source.retired':
-      changeSource(image, event.details.id, {
-        state: 'RETIRED',
-        version: event.seq,
-        retiredAt: event.at,
-        epoch: null,
-      })
-      break
-    case 'source.reported':
-      report(image, event)
-      break
-    default:
-      event satisfies never
-  }
+  const change = SHAPES[event.type] as Change<EventType>
+  change(image, event)
 }
+
+type Change<T> = (image: Image, event: LedgerEvent & { readonly type: T }) => void
+
+/** Of events that are about no address. */
+const SHAPES: { readonly [T in Exclude<EventType, LeaseEventType>]: Change<T> } = {
+  'attachment.closed': () => {},
+  'network.created': (image, { seq, at, details }) =>
+    assign(image, {
+      network: {
+        ...details,
+        era: 0,
+        recovering: null,
+        unknownSources: [],
+        recoveredAt: null,
+        holds: {},
+        version: seq,
+        createdAt: at,
+        updatedAt: at,
+      },
+    }),
+  'network.updated': (image, event) => changeNetwork(image, event, event.details),
+  'era.begun'(image, event) {
+    const { seq, at } = event
+    const { era, identity, recovering, why } = event.details
+    changeNetwork(image, event, { era, identity, ...(recovering && { recovering: { seq, at, why } }) })
+  },
+  'recovery.extended'(image, event) {
+    const unknownSources = [...image.network!.unknownSources, { ...event.details, at: event.at }]
+    changeNetwork(image, event, { unknownSources })
+  },
+  'recovery.ended': (image, event) =>
+    changeNetwork(image, event, { recovering: null, unknownSources: [], recoveredAt: event.at }),
+  'reconcile.held'(image, event) {
+    const { seq, at, details } = event
+    const holds = { ...image.network!.holds, [details.hold]: { seq, at, details } }
+    changeNetwork(image, event, { holds })
+  },
+  'reconcile.resumed'(image, event) {
+    const holds = { ...image.network!.holds }
+    for (const hold of event.details.holds) delete holds[hold]
+    changeNetwork(image, event, { holds })
+  },
+  'pool.created': changePool,
+  'pool.updated': changePool,
+  'pool.deleted': (image, { poolId }) => putPool(image, poolId, undefined),
+  'source.registered': (image, { seq, at, actor, details }) =>
+    putSource(image, details.id, {
+      declaration: details,
+      state: 'REGISTERED',
+      version: seq,
+      registeredAt: at,
+      registeredBy: actor,
+      enabledAt: null,
+      enabledBy: null,
+      enabledSeq: null,
+      retiredAt: null,
+      epoch: image.sources.get(details.id)?.epoch ?? null,
+    }),
+  'source.enabled': (image, { seq, at, actor, details }) =>
+    changeSource(image, details.id, {
+      state: 'ENABLED',
+      version: seq,
+      enabledAt: at,
+      enabledBy: actor,
+      enabledSeq: seq,
+    }),
+  'source.retired': (image, { seq, at, details }) =>
+    changeSource(image, details.id, { state: 'RETIRED', version: seq, retiredAt: at, epoch: null }),
+  'source.reported': report,
+}
+
+const LEASE_EVENTS = new Set(Object.values(LIFECYCLE).map(({ event }) => event))
+export const EVENT_TYPES = [...Object.keys(SHAPES), ...LEASE_EVENTS] as readonly EventType[]
 
 /**
  * What the last hour of the log says and no projection keeps: closings, and reaps by absence for the breaker. A Release and a
@@ -166,6 +141,12 @@ export function remember(image: Image, event: LedgerEvent): void {
 
 function changeNetwork(image: Image, event: LedgerEvent, change: Partial<NetworkState>): void {
   assign(image, { network: { ...image.network!, ...change, version: event.seq, updatedAt: event.at } })
+}
+
+function changePool(image: Image, event: LedgerEvent & { type: 'pool.created' | 'pool.updated' }): void {
+  const { poolId, seq: version, at: updatedAt, details } = event
+  const createdAt = image.pools.get(poolId)?.pool.createdAt ?? updatedAt
+  putPool(image, poolId, buildPool(details, { poolId, version, createdAt, updatedAt }))
 }
 
 function changeSource(image: Image, id: string, change: Partial<SourceState>): void {

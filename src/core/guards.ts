@@ -52,30 +52,25 @@ export type Asking = Present & {
 /** Names of rules, which may be taken out, are in capitals. */
 type Named = { readonly name: Uppercase<string> | Lowercase<string> }
 type ReserveGuard = Named & { readonly refuses: (asking: Asking) => Refusal | null }
-type PoolGuard = Named & { readonly refuses: (asking: Asking, poolState: PoolState) => Refusal | null }
+/** Guards of a pool take no address. */
 export type AddressGuard = Named & {
   readonly refuses: (asking: Asking, poolState: PoolState, address: string) => Refusal | null
 }
 type LeaseGuard = Named & { readonly keeps: (image: Image, record: HeldRecord) => boolean }
 type RecoveryGuard = Named & { readonly keeps: (recovery: Recovery, network: NetworkState) => boolean }
 
-/** Of the caller, before anything is looked for. */
-const RESERVE = [
-  { name: 'suspended', refuses: (asking) => suspended(asking, 'RESERVE') },
-  {
-    // Its Release or a newer life overtook it (4.2).
-    name: 'CLOSED_IS_REFUSED',
-    refuses: ({ image, now, command: { owner, node } }) =>
-      isClosed(image, owner, node, now) ? closed(owner) : null,
-  },
-  { name: 'unplaced', refuses: ({ image, command: { actor, owner } }) => unplacedOf(image, actor, owner) },
-] as const satisfies readonly ReserveGuard[]
+type Lists = Readonly<Record<'pool' | 'named' | 'previous' | 'candidate', readonly AddressGuard[]>> &
+  Readonly<Record<'suspect' | 'expire', readonly LeaseGuard[]>> & {
+    readonly reserve: readonly ReserveGuard[]
+    readonly reap: readonly JudgeRule[]
+    readonly recovery: readonly RecoveryGuard[]
+  }
 
 const NODE_LIMIT = {
   name: 'node limit',
   refuses: (asking, poolState) =>
     isNodeFull(asking, poolState, asking.command.node) ? nodeLimit(poolState, asking.command.node) : null,
-} as const satisfies PoolGuard
+} as const satisfies AddressGuard
 
 /** Of a pool, whichever of its addresses is wanted. */
 const POOL = [
@@ -92,7 +87,7 @@ const POOL = [
   },
   NODE_LIMIT,
   { name: 'OWNER_HAS_A_LIMIT', refuses: ownerLimit },
-] as const satisfies readonly PoolGuard[]
+] as const satisfies readonly AddressGuard[]
 
 export const SEEN_BY_CALLER = {
   name: 'WHAT_CALLERS_SEE_IS_SKIPPED',
@@ -158,33 +153,18 @@ const TAKEN = [
   { name: 'held', refuses: held },
 ] as const satisfies readonly AddressGuard[]
 
-/** What the image alone says of a lease, so that most are not judged: the rule of the same name of `JUDGE_RULES`. */
-const SUSPECT = [
-  { name: 'DOUBT_IS_LIFE', keeps: (image, { address }) => isListed(image, address) },
-] as const satisfies readonly LeaseGuard[]
-
-/** Of a promise that is never broken. */
-const EXPIRE = [
-  {
-    // Promised in a log that may have lost its Confirm: only proof of absence ends it (12.4).
-    name: 'NEW_ERA_RECOVERS',
-    keeps: (image, { token }) => eraOf(token) < image.network!.era,
-  },
-  { name: 'SEEN_NEVER_EXPIRES', keeps: (image, { address }) => evidenceAt(image, address).length > 0 },
-] as const satisfies readonly LeaseGuard[]
-
-/** What keeps a recovery open when a report has been counted. */
-const RECOVERY = [
-  { name: 'unreported', keeps: ({ unreported }) => unreported.length > 0 },
-  { name: 'CLOCK_HOLD_KEEPS_RECOVERY', keeps: (_, { holds }) => holds.CLOCK !== undefined },
-  {
-    name: 'UNKNOWN_SOURCE_KEEPS_RECOVERY_OPEN',
-    keeps: ({ unknown, needsOperator }) => unknown.length > 0 || needsOperator,
-  },
-] as const satisfies readonly RecoveryGuard[]
-
 const LISTS = {
-  reserve: RESERVE,
+  /** Of the caller, before anything is looked for. */
+  reserve: [
+    { name: 'suspended', refuses: (asking) => suspended(asking, 'RESERVE') },
+    {
+      // Its Release or a newer life overtook it (4.2).
+      name: 'CLOSED_IS_REFUSED',
+      refuses: ({ image, now, command: { owner, node } }) =>
+        isClosed(image, owner, node, now) ? closed(owner) : null,
+    },
+    { name: 'unplaced', refuses: ({ image, command: { actor, owner } }) => unplacedOf(image, actor, owner) },
+  ],
   pool: POOL,
   /** Of an address that the caller names. */
   named: [...TAKEN, ...POOL, ...FREE],
@@ -193,10 +173,27 @@ const LISTS = {
   /** Of what comes out of the queues of free addresses: they hold nothing that the others would refuse. */
   candidate: [SEEN_BY_CALLER, NODE_LIMIT],
   reap: JUDGE_RULES,
-  suspect: SUSPECT,
-  expire: EXPIRE,
-  recovery: RECOVERY,
-} as const
+  /** What the image alone says of a lease, so that most are not judged: the rule of the same name of `JUDGE_RULES`. */
+  suspect: [{ name: 'DOUBT_IS_LIFE', keeps: (image, { address }) => isListed(image, address) }],
+  /** Of a promise that is never broken. */
+  expire: [
+    {
+      // Promised in a log that may have lost its Confirm: only proof of absence ends it (12.4).
+      name: 'NEW_ERA_RECOVERS',
+      keeps: (image, { token }) => eraOf(token) < image.network!.era,
+    },
+    { name: 'SEEN_NEVER_EXPIRES', keeps: (image, { address }) => evidenceAt(image, address).length > 0 },
+  ],
+  /** What keeps a recovery open when a report has been counted. */
+  recovery: [
+    { name: 'unreported', keeps: ({ unreported }) => unreported.length > 0 },
+    { name: 'CLOCK_HOLD_KEEPS_RECOVERY', keeps: (_, { holds }) => holds.CLOCK !== undefined },
+    {
+      name: 'UNKNOWN_SOURCE_KEEPS_RECOVERY_OPEN',
+      keeps: ({ unknown, needsOperator }) => unknown.length > 0 || needsOperator,
+    },
+  ],
+} as const satisfies Lists
 
 /** Rules that are one condition of a decision. */
 const CONDITIONS = {
@@ -226,14 +223,7 @@ const CONDITIONS = {
   NODE_ELSEWHERE_KEEPS: true,
 }
 
-export type Guards = Readonly<Record<keyof typeof CONDITIONS, boolean>> &
-  Readonly<Record<'named' | 'previous' | 'candidate', readonly AddressGuard[]>> &
-  Readonly<Record<'suspect' | 'expire', readonly LeaseGuard[]>> & {
-    readonly reserve: readonly ReserveGuard[]
-    readonly pool: readonly PoolGuard[]
-    readonly reap: readonly JudgeRule[]
-    readonly recovery: readonly RecoveryGuard[]
-  }
+export type Guards = Readonly<Record<keyof typeof CONDITIONS, boolean>> & Lists
 
 export const GUARDS: Guards = { ...LISTS, ...CONDITIONS }
 
@@ -316,11 +306,9 @@ export function suspended(
   { image, now, guards }: Under & { readonly now: number },
   use: Use,
 ): Refusal | null {
-  const found = suspensionsOf(image, now, use).find(
-    ({ cause }) => cause !== 'RECOVERING' || guards.NEW_ERA_RECOVERS,
-  )
+  const found = suspensionsOf(image, now, use).find(({ code }) => code === 'HELD' || guards.NEW_ERA_RECOVERS)
   if (found === undefined) return null
-  const state = found.cause === 'RECOVERING' ? 'RECOVERING' : 'HELD'
+  const state = found.code === 'HELD' ? 'HELD' : 'RECOVERING'
   const metadata = { network: image.name, state, era: String(image.network!.era) }
   return refusal('NETWORK_RECOVERING', found.text, metadata, found.retryAfterMs)
 }

@@ -359,7 +359,9 @@ export function putPool(image: Image, id: number, pool: Pool | undefined): void 
     const pools = image.poolsInOrder.filter((one) => one.pool.family === family)
     return pools.find((one) => one.pool.isDefault) ?? (pools.length === 1 ? pools : [])
   })
-  regroup(image)
+  // Which lease an address belongs to may have changed.
+  const all = [...image.sightings.values()].flat()
+  image.sightings = Map.groupBy(all, ({ address }) => blockAt(image, address)?.address ?? address)
   if (state !== null) {
     for (const record of recordsIn(image, state.pool)) {
       count(state, record, 1)
@@ -558,12 +560,4 @@ export function putSightings(image: Image, address: string, sightings: readonly 
   image.dirtySightings.add(address)
   if (block !== null) pushFree(image, block.poolState, key)
   image.journal?.push(() => putSightings(image, address, before))
-}
-
-/** Pools changed: which lease an address belongs to may have, too. */
-function regroup(image: Image): void {
-  const all = [...image.sightings.values()].flat()
-  image.sightings.clear()
-  const blocks = Map.groupBy(all, ({ address }) => blockAt(image, address)?.address ?? address)
-  for (const [block, sightings] of blocks) image.sightings.set(block, sightings)
 }

@@ -268,8 +268,6 @@ function witnessOf(
   }
 }
 
-// What is written down.
-
 export function entryOf({ address, owner, node, state }: Sighting): Entry {
   return {
     address,

@@ -106,12 +106,9 @@ export function existsOtherwise<T extends object>(what: string, is: T, wanted: T
 
 function asJson(settings: object): Readonly<Record<string, unknown>> {
   const entries = Object.entries(settings).map(([key, value]): [string, unknown] => {
-    if (!key.endsWith('Ms')) return [key, isObject(value) ? asJson(value) : value]
-    return [key.slice(0, -'Ms'.length), value === null ? null : `${value / 1_000}s`]
+    if (key.endsWith('Ms')) return [key.slice(0, -'Ms'.length), value === null ? null : `${value / 1_000}s`]
+    const isObject = typeof value === 'object' && value !== null && !Array.isArray(value)
+    return [key, isObject ? asJson(value) : value]
   })
   return Object.fromEntries(entries)
-}
-
-function isObject(value: unknown): value is object {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

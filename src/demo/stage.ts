@@ -12,7 +12,7 @@ import { createToken } from '../api/tokens.ts'
 import { createClient, type IpledgerClient } from '../client/client.ts'
 import { readConfig, StartRefused } from '../config.ts'
 import type { JobContext } from '../jobs/job.ts'
-import { createJudge } from '../jobs/judge.ts'
+import { judge } from '../jobs/judge.ts'
 import { createPool } from '../postgres/connect.ts'
 import { callersUrl, openService } from '../serve.ts'
 import { Intake } from '../sources/intake.ts'
@@ -57,14 +57,13 @@ export async function openStage(
     signal: new AbortController().signal,
     intake: new Intake({ ledger, database, log }),
   }
-  const judge = createJudge({ stayMs: 0 })
   const url = callersUrl(config.host, server.httpPort)
   return {
     as: Object.fromEntries(tokens.map(([name, token]) => [name, createClient({ url, token })])) as Readonly<
       Record<keyof typeof CALLERS, IpledgerClient>
     >,
     /** Runs the job that judges. It does not wait for look-ups: the next run has the answers. */
-    judge: () => judge(context),
+    judge: () => judge(context, { stayMs: 0 }),
   }
 }
 

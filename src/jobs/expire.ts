@@ -4,7 +4,7 @@
  */
 import { suspensionsOf } from '../core/attention.ts'
 import { ownCommand } from '../core/command.ts'
-import { expiredAt } from '../core/decide-lease.ts'
+import { expiresAt } from '../core/decide-lease.ts'
 import type { AddressRecord } from '../core/event.ts'
 import { GUARDS, type Guards } from '../core/guards.ts'
 import type { Image } from '../core/image.ts'
@@ -35,5 +35,6 @@ export function isOverdue(
   now: number,
   guards: Guards = GUARDS,
 ): boolean {
-  return expiredAt({ image, guards, now }, record) !== null && suspensionsOf(image, now, 'REAP').length === 0
+  const due = expiresAt({ image, guards }, record)
+  return due !== null && now > due && suspensionsOf(image, now, 'REAP').length === 0
 }

@@ -24,7 +24,7 @@ import { limitTo } from '../limit-to.ts'
 import { ask } from '../postgres/on-connection.ts'
 import { countJudgement, countLookup } from '../telemetry.ts'
 import { withinRunning } from '../time-limit.ts'
-import { inEachNetwork, type Job, type JobContext } from './job.ts'
+import { type Done, inEachNetwork, type JobContext } from './job.ts'
 
 /** Suspects whose evidence is read at once. */
 const AT_ONCE = 200
@@ -47,45 +47,38 @@ type Run = JobContext & {
 type Suspect = { readonly record: HeldRecord; readonly witnesses: readonly string[] }
 type Judged = Judgement & { readonly record: HeldRecord }
 
-type JudgeOptions = { readonly stayMs?: number; readonly guards?: Guards }
-
-export function createJudge({ stayMs = STAY_MS, guards = GUARDS }: JudgeOptions = {}): Job {
-  return async (context) => {
-    const end = performance.now() + stayMs
-    const askUntil = performance.now() + STAY_MS
-    const runs: Run[] = []
-    const done = { reaped: 0, asked: 0 }
-    const failures: unknown[] = []
-    const note = (error: unknown): void => void failures.push(error)
-    const begin = async (network: string) => {
-      const run = {
-        ...context,
-        network,
-        askUntil,
-        guards,
-        failing: new Set<string>(),
-        awaited: new Set<string>(),
-        done,
-      }
-      runs.push(run)
-      await judgeSuspects(run)
-      return {}
-    }
-    await inEachNetwork(context, begin).catch(note)
-    for (;;) {
-      const waiting = runs.filter(({ awaited }) => awaited.size > 0)
-      if (waiting.length === 0 || performance.now() + POLL_MS > end || context.signal.aborted) break
-      await delay(POLL_MS, undefined, { signal: context.signal }).catch(() => undefined)
-      for (const run of waiting) {
-        await judgeAnswered(run).catch((error: unknown) => {
-          run.awaited.clear()
-          note(error)
-        })
-      }
-    }
-    if (failures.length > 0 && !context.signal.aborted) throw failures[0]
-    return done
+export async function judge(
+  context: JobContext,
+  { stayMs = STAY_MS, guards = GUARDS }: { readonly stayMs?: number; readonly guards?: Guards } = {},
+): Promise<Done> {
+  const end = performance.now() + stayMs
+  const askUntil = performance.now() + STAY_MS
+  const runs: Run[] = []
+  const done = { reaped: 0, asked: 0 }
+  const failures: unknown[] = []
+  const note = (error: unknown): void => void failures.push(error)
+  const begin = async (network: string) => {
+    const failing = new Set<string>()
+    const awaited = new Set<string>()
+    const run = { ...context, network, askUntil, guards, failing, awaited, done }
+    runs.push(run)
+    await judgeSuspects(run)
+    return {}
   }
+  await inEachNetwork(context, begin).catch(note)
+  for (;;) {
+    const waiting = runs.filter(({ awaited }) => awaited.size > 0)
+    if (waiting.length === 0 || performance.now() + POLL_MS > end || context.signal.aborted) break
+    await delay(POLL_MS, undefined, { signal: context.signal }).catch(() => undefined)
+    for (const run of waiting) {
+      await judgeAnswered(run).catch((error: unknown) => {
+        run.awaited.clear()
+        note(error)
+      })
+    }
+  }
+  if (failures.length > 0 && !context.signal.aborted) throw failures[0]
+  return done
 }
 
 /** All suspects, or those at these addresses. */

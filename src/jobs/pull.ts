@@ -16,7 +16,7 @@ import { limitTo } from '../limit-to.ts'
 import { ask } from '../postgres/on-connection.ts'
 import { sentence } from '../sources/source.ts'
 import { withinRunning } from '../time-limit.ts'
-import { inEachNetwork, type Job, type JobContext } from './job.ts'
+import { type Done, inEachNetwork, type JobContext } from './job.ts'
 
 /** Sources asked at a time by one worker. Many, because a source that hangs keeps its slot until the time-out. Not measured. */
 const AT_ONCE = 32
@@ -38,16 +38,11 @@ type Entry = {
 }
 
 export class Pull {
-  readonly #stayMs: number
   #entries = new Map<string, Entry>()
 
-  constructor({ stayMs = STAY_MS }: { readonly stayMs?: number } = {}) {
-    this.#stayMs = stayMs
-  }
-
-  readonly run: Job = async (context) => {
+  readonly run = async (context: JobContext, stayMs = STAY_MS): Promise<Done> => {
     const { signal, ledger } = context
-    const end = performance.now() + this.#stayMs
+    const end = performance.now() + stayMs
     const limited = limitTo(AT_ONCE)
     const done = { pulled: 0, failed: 0 }
     const pullUntilEnd = async (entry: Entry): Promise<void> => {

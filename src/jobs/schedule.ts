@@ -1,7 +1,7 @@
 /** Every job, and how often it runs: one table. Minutes are counted from the full hour, in UTC. */
 import { expire } from './expire.ts'
 import type { Job } from './job.ts'
-import { createJudge } from './judge.ts'
+import { judge } from './judge.ts'
 import { prune } from './prune.ts'
 import { Pull } from './pull.ts'
 import { recheck } from './recheck.ts'
@@ -15,7 +15,7 @@ export type Schedule = Readonly<Record<string, { readonly everyMinutes: number; 
 export function createSchedule(): Schedule {
   return {
     expire: { everyMinutes: 1, run: expire },
-    judge: { everyMinutes: 1, run: createJudge() },
+    judge: { everyMinutes: 1, run: judge },
     pull: { everyMinutes: 1, run: new Pull().run },
     recheck: { everyMinutes: 1, run: recheck },
     sample: { everyMinutes: 1, run: new Sample().run },

@@ -6,9 +6,9 @@
  * one transaction: events, projections, answers to requests. The log refuses a number that is taken and a second event with
  * the same predecessor, even if an image is wrong.
  */
-import type { Answer, Freshness, Known } from '../core/command.ts'
+import type { Freshness, Known, PoolView, Remembered, RequestName } from '../core/command.ts'
 import type { AddressRecord, LedgerEvent } from '../core/event.ts'
-import type { NetworkState, Sighting, SourceState } from '../core/image.ts'
+import type { Image, NetworkState, Sighting, SourceState } from '../core/image.ts'
 import type { PoolSettings } from '../core/pool.ts'
 import type { Prefetch } from './prefetch.ts'
 
@@ -58,25 +58,10 @@ export type Write = {
   readonly requests: readonly RequestRow[]
 }
 
-export type PoolRow = {
-  readonly poolId: number
-  /** Null: deleted. */
-  readonly settings: PoolSettings | null
-  readonly version: number
-  readonly createdAt: number
-  readonly updatedAt: number
-}
+/** Without settings the pool is deleted. */
+export type PoolRow = Omit<PoolView, 'settings'> & { readonly settings: PoolSettings | null }
 
-export type RequestRow = {
-  /** Of the caller; empty: none. */
-  readonly node: string
-  readonly requestId: string
-  readonly fingerprint: string
-  readonly method: string
-  readonly seq: number
-  readonly at: number
-  readonly answer: Answer
-}
+export type RequestRow = Remembered & Omit<RequestName, 'key'> & { readonly seq: number; readonly at: number }
 
 export type Committed =
   /** `isWarned`: the commit came with a warning, so no standby has confirmed it; its outcome counts as unknown. */
@@ -94,11 +79,7 @@ export type Transaction = {
   abandon(): Promise<void>
 }
 
-export type Loaded = {
-  readonly head: number
-  readonly at: number
-  readonly digest: string
-  readonly network: NetworkState | null
+export type Loaded = Readonly<Pick<Image, 'head' | 'at' | 'digest' | 'network'>> & {
   readonly pools: readonly PoolRow[]
   readonly sources: readonly SourceState[]
   readonly sightings: readonly Sighting[]
@@ -109,14 +90,18 @@ export type Loaded = {
 }
 
 /** The projections are not the fold of the log: the greatest number in `lease` is not the log's last about an address. */
-export class NeedsRebuild extends Error {}
+export class NeedsRebuild extends Error {
+  constructor(network: string) {
+    super(
+      `the projections of network ${network} are not the fold of its log: run ipledger rebuild --network ${network}`,
+    )
+  }
+}
 /** The log holds events of a format that this process does not know: a newer one writes it. */
 export class UnknownFormat extends Error {}
 
 export type Log = {
-  /**
-   * @throws when the lock could not be had: nothing was done
-   */
+  /** @throws when the lock could not be had: nothing was done */
   begin(network: string, catchUp: CatchUp): Promise<Transaction>
   /** A page of events after a number, without the lock: for an image that is far behind. */
   tail(

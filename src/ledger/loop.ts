@@ -1,16 +1,7 @@
 /**
  * The loop: the one way by which a network changes. One loop a network and process; commands gather while the previous batch is
  * in flight, and while the lock is waited for. The answers are sent after the commit. An attempt (`attempt.ts`) ends in one of
- * five ways:
- *
- * - *Not begun.* The database is away, and nothing was done. Or the image was far behind, and is read on without the lock. Or
- *   it is not a prefix of the log, so the log is not the one that was written: a new era begins.
- * - *Settled.* All commands are answered.
- * - *Rolled back.* The database refused it: undone, and tried again until the deadlines.
- * - *Vetoed.* A constraint refused it: undone, the image is loaded afresh, and commands go one by one, so that none wedges the
- *   network.
- * - *Unknown.* Undone. The next transaction gets the lock when this one is over; then the digest in the log shows whether it was
- *   committed. Once a commit was sent, no answer says that nothing was done.
+ * the five ways of docs/design.md. Once a commit was sent, no answer says that nothing was done.
  */
 import type { Command } from '../core/command.ts'
 import type { Outcome } from '../core/decide.ts'

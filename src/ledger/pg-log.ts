@@ -341,7 +341,7 @@ async function load<T>(
       (await query(text, [network, ...values])).rows
     const [head] = await rows(HEAD)
     const [stored] = await rows(`${NETWORK_ROWS} where n.network_id = $1`)
-    if ((head === undefined) !== (stored === undefined)) throw needsRebuild(network)
+    if ((head === undefined) !== (stored === undefined)) throw new NeedsRebuild(network)
     const loaded: Loaded = {
       ...((head ?? { head: 0, at: 0, digest: NO_DIGEST }) as Pick<Loaded, 'head' | 'at' | 'digest'>),
       network: stored === undefined ? null : networkOf(stored),
@@ -362,12 +362,6 @@ async function load<T>(
 
 type Ask = (text: string, ...values: readonly unknown[]) => Promise<readonly Row[]>
 
-function needsRebuild(network: string): NeedsRebuild {
-  return new NeedsRebuild(
-    `the projections of network ${network} are not the fold of its log: run ipledger rebuild --network ${network}`,
-  )
-}
-
 /** The next page is made while the one before is read. */
 async function* recordPages(network: string, rows: Ask): AsyncGenerator<readonly AddressRecord[]> {
   let last = 0
@@ -385,7 +379,7 @@ async function* recordPages(network: string, rows: Ask): AsyncGenerator<readonly
     yield records
   }
   const [event] = await rows(LAST_OF_ADDRESSES)
-  if (last !== ((event?.seq as number | undefined) ?? 0)) throw needsRebuild(network)
+  if (last !== ((event?.seq as number | undefined) ?? 0)) throw new NeedsRebuild(network)
 }
 
 async function* recentPages(rows: Ask): AsyncGenerator<readonly Chained[]> {

@@ -5,13 +5,10 @@ import type { Freshness, LookUp } from '../core/command.ts'
 import type { Sighting, SourceState } from '../core/image.ts'
 import { KEYS } from '../gen/tables.ts'
 import { type Ask, asksOf, type Db, MOST_EXAMINED, readHead } from './read-db.ts'
-import { blockAt } from './read-leases.ts'
+import { blockAt, type PageByAddress } from './read-leases.ts'
 import { LOOK_UPS } from './sql/look-ups.ts'
 import { REPORTS, REPORTS_OF } from './sql/sources.ts'
 import { freshnessOf, lookUpOf, type Row, sightingOf, sourceOf } from './tables.ts'
-
-/** `after`: `next` of the page before. Its text came from a caller, so it must be checked or bound as a parameter. */
-type PageByText = { readonly after: string | null; readonly size: number }
 
 type SourceFilter = {
   readonly id: string | null
@@ -43,11 +40,6 @@ type SightingFilter = {
 
 /** With the time of the event that ended it. */
 export type SightingShown = Sighting & { readonly vanishedAt: number | null }
-
-/** `next`: where the next page goes on; null after the last one. */
-type Page<Key extends string, Item> = { readonly [K in Key]: readonly Item[] } & {
-  readonly next: string | null
-}
 
 export async function readSources(
   db: Db,
@@ -102,8 +94,8 @@ export async function readSightings(
   db: Db,
   network: string,
   { source, address, vanished }: SightingFilter,
-  { after, size }: PageByText,
-): Promise<Page<'sightings', SightingShown> | null> {
+  { after, size }: PageByAddress,
+): Promise<{ readonly sightings: readonly SightingShown[]; readonly next: string | null } | null> {
   if ((await readHead(db, network)) === null) return null
   const conditions = [sql`s.network_id = ${network}`]
   if (address !== null) {
@@ -131,10 +123,7 @@ export async function readSightings(
     order by ${SIGHTING_KEY}
     limit ${size + 1}
   `.execute(db)
-  const sightings = rows.slice(0, size).map((row) => ({
-    ...sightingOf(row),
-    vanishedAt: row.vanished_at,
-  }))
+  const sightings = rows.slice(0, size).map((row) => ({ ...sightingOf(row), vanishedAt: row.vanished_at }))
   if (rows.length > size) return { sightings, next: rows[size - 1]!.key }
   const end = await sql<{ key: string }>`
     select ${key} as key from (${walk} offset ${MOST_EXAMINED - 1} limit 1) w`.execute(db)

@@ -5,12 +5,12 @@
  */
 import { Kysely, PostgresDialect, type PostgresPool, type PostgresPoolClient, sql } from 'kysely'
 import type pg from 'pg'
-import type { Answer } from '../core/command.ts'
 import { POLICY } from '../core/policy.ts'
 import { isAway } from '../postgres/connection-lost.ts'
 import { onConnection } from '../postgres/on-connection.ts'
 import { sever } from '../postgres/pipeline.ts'
 import { afterRunning } from '../time-limit.ts'
+import type { RequestRow } from './log.ts'
 import { readFindings } from './read-attention.ts'
 import { asksOf, type Db } from './read-db.ts'
 import { readLeaseAt, readLeaseByToken, readLeases } from './read-leases.ts'
@@ -75,9 +75,10 @@ export class Reads {
   /** Verifies for at most 5 s, one network at a time; callers that ask for the same network share the answer. */
   async verification(network: string): Promise<Verified | 'busy' | null> {
     if (this.#verifying !== undefined && this.#verifying.network !== network) return 'busy'
+    const begin = () => onConnection(this.#pool, (client) => verify(client, network), VERIFY_WITHIN_MS)
     this.#verifying ??= {
       network,
-      run: asking(verify(this.#pool, network)).finally(() => {
+      run: asking(begin()).finally(() => {
         this.#verifying = undefined
       }),
     }
@@ -111,12 +112,8 @@ function withTimeout(pool: pg.Pool): PostgresPool {
   }
 }
 
-export type Condition = {
-  /** Networks that are RECOVERING. */
-  readonly recovering: number
-  /** Networks with a hold. */
-  readonly held: number
-}
+/** How many networks are RECOVERING, and how many have a hold. */
+export type Condition = { readonly recovering: number; readonly held: number }
 
 /** Whether the database answers, and what is wrong with its networks. */
 async function readCondition(db: Db): Promise<Condition> {
@@ -128,12 +125,7 @@ async function readCondition(db: Db): Promise<Condition> {
   return rows[0]!
 }
 
-type RequestFound = {
-  readonly method: string
-  readonly at: number
-  readonly seq: number
-  readonly answer: Answer
-}
+type RequestFound = Pick<RequestRow, 'method' | 'at' | 'seq' | 'answer'>
 
 /** `found` is null when the id was never committed, or more than 24 h ago. */
 async function readRequest(
@@ -152,15 +144,9 @@ async function readRequest(
   return { found: found.method === null ? null : found }
 }
 
-async function verify(pool: pg.Pool, network: string): Promise<Verified | null> {
-  return onConnection(
-    pool,
-    async (client) => {
-      const known = await client.query('select from ipledger.network_lock where network_id = $1', [network])
-      return known.rows.length === 0 ? null : verifyNetwork(client, network, { budgetMs: VERIFY_MS })
-    },
-    VERIFY_WITHIN_MS,
-  )
+async function verify(client: pg.PoolClient, network: string): Promise<Verified | null> {
+  const known = await client.query('select from ipledger.network_lock where network_id = $1', [network])
+  return known.rows.length === 0 ? null : verifyNetwork(client, network, { budgetMs: VERIFY_MS })
 }
 
 /** @throws ReadsUnavailable when the database cannot answer */

@@ -6,7 +6,7 @@ import { beforeEach, describe, test } from 'vitest'
 import type { SourceDeclaration } from '../../src/core/event.ts'
 import { expire } from '../../src/jobs/expire.ts'
 import type { JobContext } from '../../src/jobs/job.ts'
-import { createJudge } from '../../src/jobs/judge.ts'
+import { judge as judgeFor } from '../../src/jobs/judge.ts'
 import { prune } from '../../src/jobs/prune.ts'
 import { Pull } from '../../src/jobs/pull.ts'
 import { Sample } from '../../src/jobs/sample.ts'
@@ -66,7 +66,7 @@ async function begin(): Promise<{ at: TestLedger; context: JobContext; said: Sai
 const DOCKER: Partial<SourceDeclaration> = { kind: 'docker' }
 const QUICK = { reapPolicy: { minimumAgeMs: SECOND, unwitnessedAgeMs: SECOND } }
 const DEFAULT_POOL = pool('10.0.0.0/24', { isDefault: true })
-const judge = createJudge({ stayMs: 0 })
+const judge = (context: JobContext) => judgeFor(context, { stayMs: 0 })
 /** Often enough for what is missing. */
 const ONLY_B = Array.from({ length: 3 }, () => lists('docker', ['b@10.0.0.2']))
 
@@ -135,7 +135,7 @@ describe('judge and sources that report', async () => {
       Array.from({ length: 3 }, () => lists('agent', [])),
     )
     const { head } = await at.image()
-    const staying = createJudge({ stayMs: 10 * SECOND })(context)
+    const staying = judgeFor(context, { stayMs: 10 * SECOND })
     const reporting = {
       network: NETWORK,
       source: 'agent',
@@ -165,7 +165,8 @@ describe('judge and sources that report', async () => {
 
 describe('pull', async () => {
   const { at, context, said } = await begin()
-  const pull = new Pull({ stayMs: 50 }).run
+  const pulls = new Pull()
+  const pull = (context: JobContext) => pulls.run(context, 50)
 
   test('asks each source when its interval is over', async () => {
     await at.play(network, DEFAULT_POOL, register('docker', DOCKER), enable('docker'))

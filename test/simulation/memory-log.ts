@@ -279,7 +279,7 @@ export function createDatabase(clock: () => number, page = 2_000): Database {
       of !== undefined &&
       Math.max(0, ...[...of.leases.values()].map(({ seq }) => seq)) !== of.lastAboutAddress
     )
-      throw new NeedsRebuild(`the projections of network ${of.name} are not the fold of its log`)
+      throw new NeedsRebuild(of.name)
     const since = clock() - POLICY.holdWindowMs
     return {
       head: last?.event.seq ?? 0,

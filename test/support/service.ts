@@ -5,7 +5,7 @@ import { ownCommand } from '../../src/core/command.ts'
 import { GUARDS } from '../../src/core/guards.ts'
 import { isHeld } from '../../src/core/image.ts'
 import type { Job, JobContext } from '../../src/jobs/job.ts'
-import { createJudge } from '../../src/jobs/judge.ts'
+import { judge } from '../../src/jobs/judge.ts'
 import { createSchedule } from '../../src/jobs/schedule.ts'
 import { ALL_CHECKS, type LoopChecks } from '../../src/ledger/loop-options.ts'
 import { Reads } from '../../src/ledger/reads.ts'
@@ -85,7 +85,7 @@ export async function serviceOn(
   // It judges what is there: a test answers between two runs.
   const schedule: Readonly<Record<string, { readonly run: Job }>> = {
     ...createSchedule(),
-    judge: { run: (given) => createJudge({ stayMs: 0, guards: checks.guards })(given) },
+    judge: { run: (given) => judge(given, { stayMs: 0, guards: checks.guards }) },
   }
   const stop = async () => {
     await started.stop()

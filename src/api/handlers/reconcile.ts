@@ -5,7 +5,7 @@
 import { coverageOf, suspensionsOf } from '../../core/attention.ts'
 import { viewOf } from '../../core/batch.ts'
 import type { LeaseView } from '../../core/command.ts'
-import { expiredAt } from '../../core/decide-lease.ts'
+import { expiresAt } from '../../core/decide-lease.ts'
 import type { Details } from '../../core/event.ts'
 import { GUARDS } from '../../core/guards.ts'
 import { type Image, isHeld } from '../../core/image.ts'
@@ -73,9 +73,9 @@ export async function reconcile(
       const parties = [...proof.witnesses.map(({ id }) => id), ...proof.sightings.map((one) => one.source)]
       if (source !== null && !parties.includes(source)) continue
       const lease = viewOf(image, record)
-      const due = expiredAt({ image, now, guards: GUARDS }, record)
+      const due = expiresAt({ image, guards: GUARDS }, record)
       const judgement: Found =
-        due === null
+        due === null || now <= due
           ? { lease, verdict, because, evidence: proof as unknown as Details }
           : { lease, verdict: 'expire', because: [], evidence: { confirmBy: record.confirmBy, due } }
       const done = heldBack(image, judgement, now)
