@@ -7,8 +7,9 @@ import type { Present } from './attention.ts'
 import type { Command, Freshness, Known, LeaseView, Remembered, RequestName } from './command.ts'
 import {
   type AddressRecord,
+  BLANK,
+  type Details,
   type EventHeader,
-  type LeaseEvent,
   type LedgerEvent,
   leaseId,
   type Quarantine,
@@ -17,7 +18,7 @@ import { evolve } from './evolve.ts'
 import type { Guards } from './guards.ts'
 import { assign, type Image, type PoolState } from './image.ts'
 import { conditionOf, type Doubt, type Finding, LIFECYCLE, mayFollow } from './lifecycle.ts'
-import { NO_OPTIONS } from './pool.ts'
+import { NO_OPTIONS, type PoolSettings } from './pool.ts'
 
 export type Batch = {
   readonly image: Image
@@ -53,7 +54,7 @@ export function change(
   finding: Finding,
   before: AddressRecord,
   fields: Partial<Omit<AddressRecord, 'state' | 'ended'>> = {},
-  details: LeaseEvent['details'] = null,
+  details: Details | null = null,
 ): AddressRecord {
   const { image, now } = batch
   const row = LIFECYCLE[finding]
@@ -73,7 +74,7 @@ export function quarantine(
   finding: Doubt,
   before: AddressRecord,
   why: Omit<Quarantine, 'at' | 'reason'>,
-  details: LeaseEvent['details'] = null,
+  details: Details | null = null,
 ): AddressRecord {
   const quarantine = { reason: LIFECYCLE[finding].to, ...why, at: batch.now }
   return change(batch, by, finding, before, { confirmBy: null, quarantine }, details)
@@ -101,7 +102,11 @@ export function presentOf(batch: Batch): Present & Pick<Batch, 'guards'> {
   return { image, now, guards, freshness: (source) => freshnessOf(batch, source) }
 }
 
-export function viewOf(image: Image, record: AddressRecord, reused = false): LeaseView {
+export function viewOf(
+  image: { readonly name: string; readonly pools: ReadonlyMap<number, { readonly pool: PoolSettings }> },
+  record: AddressRecord,
+  reused = false,
+): LeaseView {
   const { seq, token, at, ended, ...rest } = record
   const pool = image.pools.get(record.poolId)?.pool
   const { name = '', subnet = '', gateway = '', options = NO_OPTIONS } = pool ?? {}
@@ -123,22 +128,6 @@ export function viewOf(image: Image, record: AddressRecord, reused = false): Lea
 
 /** A new lease of an address, without an owner yet. */
 export function blank({ image, now }: Batch, { pool }: PoolState, address: string): AddressRecord {
-  return {
-    address,
-    prefixLength: pool.prefixLength,
-    poolId: pool.poolId,
-    state: 'RESERVED',
-    seq: 0,
-    at: now,
-    token: image.head + 1,
-    owner: null,
-    node: '',
-    labels: {},
-    reservedAt: now,
-    confirmedAt: null,
-    confirmBy: null,
-    quarantine: null,
-    availableAt: null,
-    ended: null,
-  }
+  const { prefixLength, poolId } = pool
+  return { ...BLANK, address, prefixLength, poolId, at: now, token: image.head + 1, reservedAt: now }
 }

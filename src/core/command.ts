@@ -6,6 +6,7 @@ import type {
   AddressRecord,
   Entry,
   HoldCause,
+  LeaseSettings,
   LeaseState,
   NetworkSettings,
   SourceDeclaration,
@@ -54,8 +55,7 @@ export type PoolChange = Partial<Omit<PoolSettings, 'prefixLength' | 'reapPolicy
 type Bodies = {
   readonly reserve: {
     readonly owner: Owner
-    readonly node: string
-    readonly labels: Labels
+    readonly settings: LeaseSettings
     readonly claims: readonly Claim[]
     readonly liveAddresses: readonly string[]
     readonly confirmWithinMs: number | null

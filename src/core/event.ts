@@ -28,8 +28,11 @@ export type Quarantine = {
   readonly why: string
 }
 
+/** What the caller of Reserve sets on a lease beside its owner. */
+export type LeaseSettings = { readonly node: string; readonly labels: Labels }
+
 /** What an address is after its last event: held as one lease, or free again. Immutable. */
-export type AddressRecord = {
+export type AddressRecord = LeaseSettings & {
   /** Canonical text of the address, or of the first address of the block. */
   readonly address: string
   readonly prefixLength: number
@@ -43,8 +46,6 @@ export type AddressRecord = {
   readonly token: number
   /** Null only in a quarantine without an owner, and FREE after it. */
   readonly owner: Owner | null
-  readonly node: string
-  readonly labels: Labels
   readonly reservedAt: number
   readonly confirmedAt: number | null
   readonly confirmBy: number | null
@@ -54,6 +55,26 @@ export type AddressRecord = {
   readonly availableAt: number | null
   /** Only of FREE: RELEASED by its owner, or REAPED. */
   readonly ended: 'RELEASED' | 'REAPED' | null
+}
+
+/** A new lease begins as this. */
+export const BLANK: AddressRecord = {
+  address: '',
+  prefixLength: 0,
+  poolId: 0,
+  state: 'RESERVED',
+  seq: 0,
+  at: 0,
+  token: 0,
+  owner: null,
+  node: '',
+  labels: {},
+  reservedAt: 0,
+  confirmedAt: null,
+  confirmBy: null,
+  quarantine: null,
+  availableAt: null,
+  ended: null,
 }
 
 type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json }

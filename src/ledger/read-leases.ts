@@ -15,7 +15,6 @@ import { type Cidr, formatValue, type IpAddress } from '../core/address.ts'
 import { viewOf } from '../core/batch.ts'
 import type { LeaseView } from '../core/command.ts'
 import type { AddressRecord, LeaseState, QuarantineReason } from '../core/event.ts'
-import type { Image } from '../core/image.ts'
 import type { Labels } from '../core/owner.ts'
 import type { PoolSettings } from '../core/pool.ts'
 import { recordOfText } from './event-text.ts'
@@ -50,7 +49,7 @@ export type LeaseFound = {
 /** The lease as callers see it, with its pool as it is now. */
 function showLease(network: string, record: AddressRecord, pool: PoolSettings | null): LeaseView {
   const pools = new Map(pool === null ? [] : [[record.poolId, { pool }]])
-  return viewOf({ name: network, pools } as unknown as Image, record)
+  return viewOf({ name: network, pools }, record)
 }
 
 /** First address of the block that an address is in, by the pool that has it now. */

@@ -1,5 +1,6 @@
 /** Views: what the ledger has, under the names of the messages' fields; `encode-response.ts` writes them as JSON. */
 import { type Recovery, sourceStatus } from '../../core/attention.ts'
+import { viewOf } from '../../core/batch.ts'
 import type { LeaseView, PoolView } from '../../core/command.ts'
 import { type AddressRecord, type LedgerEvent, leaseId } from '../../core/event.ts'
 import type { NetworkState } from '../../core/image.ts'
@@ -171,23 +172,9 @@ function subjectOf(network: string, event: LedgerEvent, pool: PoolInfo): Subject
   }
 }
 
-export function recordView(network: string, record: AddressRecord, poolInfo: PoolInfo): LeaseMessage {
-  const isEnded = record.state === 'FREE'
-  return pastLeaseView({
-    ...record,
-    ...poolInfo,
-    leaseId: leaseId(network, record.token),
-    network,
-    options: NO_OPTIONS,
-    state: record.state === 'FREE' ? record.ended! : record.state,
-    version: record.seq,
-    fencingToken: record.token,
-    endedAt: isEnded ? record.at : null,
-    reused: false,
-  })
+export function recordView(name: string, record: AddressRecord, poolInfo: PoolInfo): LeaseMessage {
+  return pastLeaseView({ ...viewOf({ name, pools: new Map() }, record), ...poolInfo })
 }
-
-const NO_OPTIONS = { routes: [], dns: [], mtu: 0 }
 
 /** A network without its settings. */
 function bareNetwork(name: string, { seq, at }: LedgerEvent, state: string | null) {
