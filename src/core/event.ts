@@ -90,31 +90,33 @@ export type EventHeader = {
   readonly traceId: string | null
 }
 
-export const EVENT_TYPES = [
-  'network.created',
-  'network.updated',
-  'era.begun',
-  'recovery.extended',
-  'recovery.ended',
-  'pool.created',
-  'pool.updated',
-  'pool.deleted',
-  'lease.reserved',
-  'lease.confirmed',
-  'lease.updated',
-  'lease.released',
-  'lease.quarantined',
-  'lease.reaped',
-  'lease.adopted',
-  'attachment.closed',
-  'source.registered',
-  'source.enabled',
-  'source.retired',
-  'source.reported',
-  'reconcile.held',
-  'reconcile.resumed',
-] as const
-export type EventType = (typeof EVENT_TYPES)[number]
+/** Each type of event, and the table that it changes. Closings are in the log only. */
+export const EVENT_TABLES = {
+  'network.created': 'network',
+  'network.updated': 'network',
+  'era.begun': 'network',
+  'recovery.extended': 'network',
+  'recovery.ended': 'network',
+  'pool.created': 'pool',
+  'pool.updated': 'pool',
+  'pool.deleted': 'pool',
+  'lease.reserved': 'lease',
+  'lease.confirmed': 'lease',
+  'lease.updated': 'lease',
+  'lease.released': 'lease',
+  'lease.quarantined': 'lease',
+  'lease.reaped': 'lease',
+  'lease.adopted': 'lease',
+  'attachment.closed': null,
+  'source.registered': 'source',
+  'source.enabled': 'source',
+  'source.retired': 'source',
+  'source.reported': 'source',
+  'reconcile.held': 'network',
+  'reconcile.resumed': 'network',
+} as const
+export type EventType = keyof typeof EVENT_TABLES
+export const EVENT_TYPES = Object.keys(EVENT_TABLES) as readonly EventType[]
 export type LeaseEventType = Extract<EventType, `lease.${string}`>
 
 export type NetworkSettings = { readonly description: string; readonly labels: Labels }
@@ -237,6 +239,10 @@ export type LedgerEvent = EventHeader &
 
 export type EventOf<T extends EventType> = Extract<LedgerEvent, { readonly type: T }>
 export type LeaseEvent = EventOf<LeaseEventType>
+/** Events that change a table. */
+export type EventIn<T extends string> = EventOf<
+  { [E in EventType]: (typeof EVENT_TABLES)[E] extends T ? E : never }[EventType]
+>
 
 export function leaseId(network: string, token: number): string {
   return `${network}/${token}`
