@@ -134,7 +134,7 @@ async function inProcess({ url, network, withinMs }: Burst, name: string, calls:
         fingerprint: null,
         traceId: null,
         owner: { kind: 'container', name: `bench/${uid}`, uid, incarnation: '1', interface: '' },
-        settings: { node: 'node-1', labels: {} },
+        settings: { node: 'node-1' },
         claims: [{ pools: [POOL], address: null, preferPrevious: true }],
         liveAddresses: [],
         confirmWithinMs: null,

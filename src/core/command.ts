@@ -55,7 +55,8 @@ export type PoolChange = Partial<Omit<PoolSettings, 'prefixLength' | 'reapPolicy
 type Bodies = {
   readonly reserve: {
     readonly owner: Owner
-    readonly settings: LeaseSettings
+    /** Those that are left out are as in `BLANK`. */
+    readonly settings: Pick<LeaseSettings, 'node'> & Partial<LeaseSettings>
     readonly claims: readonly Claim[]
     readonly liveAddresses: readonly string[]
     readonly confirmWithinMs: number | null

@@ -69,7 +69,7 @@ export class Agents {
       traceId: null,
       type: 'reserve',
       owner,
-      settings: { node: node!.name, labels: {} },
+      settings: { node: node!.name },
       claims: [{ pools: ['pool'], address: null, preferPrevious: false }],
       liveAddresses: [],
       confirmWithinMs: null,

@@ -41,7 +41,7 @@ export function forgedCommand(world: World, { name: node }: Node, { owner }: Lif
       cause: 'Reserve',
       type: 'reserve',
       owner: next,
-      settings: { node, labels: {} },
+      settings: { node },
       claims,
       liveAddresses: [],
       confirmWithinMs: null,

@@ -1,5 +1,6 @@
 /** Commands about leases, decoded from their requests, which may be items of a batch. */
 import type { Claim, Command, LeaseReference } from '../../core/command.ts'
+import type { LeaseSettings } from '../../core/event.ts'
 import type * as pb from '../../gen/ipledger/v1/lease_pb.ts'
 import type { Owner as OwnerMessage } from '../../gen/ipledger/v1/types_pb.ts'
 import type { Decoded } from '../codec/decode-request.ts'
@@ -14,7 +15,7 @@ export function decodeReserve(request: Decoded<pb.ReserveRequest>, call: Scoped)
   return {
     type: 'reserve',
     owner,
-    settings: { ...settings, node: settings.node || (call.caller.node ?? '') },
+    settings: { ...settings, node: settings.node || (call.caller.node ?? '') } satisfies LeaseSettings,
     claims: request.claims.map(decodeClaim),
     liveAddresses,
     confirmWithinMs,
