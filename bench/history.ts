@@ -6,7 +6,7 @@
  * held, the ones before were released.
  */
 import { formatValue } from '../src/core/address.ts'
-import type { AddressRecord, LedgerEvent } from '../src/core/event.ts'
+import { type AddressRecord, BLANK, type LedgerEvent } from '../src/core/event.ts'
 import { buildPool, parsePoolSettings } from '../src/core/pool.ts'
 import { digestOf, textOf } from '../src/ledger/event-text.ts'
 import { rebuildNetwork } from '../src/ledger/rebuild.ts'
@@ -101,6 +101,7 @@ function* events(
     const before = ring[k % addresses]
     const made = header(++seq, 'Reserve')
     const record: AddressRecord = {
+      ...BLANK,
       address: before?.address ?? formatValue(family, first + BigInt(k % addresses)),
       prefixLength,
       poolId: 2,
@@ -109,13 +110,8 @@ function* events(
       at: made.at,
       token: seq,
       ...holderOf(k),
-      labels: {},
       reservedAt: made.at,
       confirmedAt: isActive ? made.at : null,
-      confirmBy: null,
-      quarantine: null,
-      availableAt: null,
-      ended: null,
     }
     ring[k % addresses] = record
     yield { ...made, type: 'lease.reserved', record, previous: before?.seq ?? 0, details: null }

@@ -119,12 +119,18 @@ export const KEYS = ${stated(await read(KEYS))}
 `
 }
 
-function wrap(list: string): string {
-  return list.replaceAll(/(.{90,130}), /g, '$1,\n    ')
+function wrap(list: string, indent = '    '): string {
+  return list.replaceAll(/(.{90,130}), /g, `$1,\n${indent}`)
 }
 
 const EVENT = Object.values(EVENT_COLUMNS)
 const RENAMED: Readonly<Record<string, string>> = { token: 'fencing_token', details: 'evidence' }
+
+const NOTES: Readonly<Record<string, string>> = {
+  owner_interface: ' (null: not known)',
+  confirm_by: ' (deadline; null: none)',
+  quarantine_node: ' (of that caller or source)',
+}
 
 /** Left out of a lease, or shown under another name. */
 const NOT_OF_LEASE = /^record\.(poolId|address|prefixLength|token|state|ended|availableAt)$/
@@ -148,6 +154,7 @@ function describeEvent(): string {
     wrap(
       `e.network_id as network, set_masklen(e.address, e.prefix_length) as address, ${pool} as pool, e.state, e.network_id || '/' || e.${token} as lease_id, e.${token} as fencing_token, e.seq as version, ${columns.join(', ')}, ${since} as since`,
     )
+  const noted = ofLease.map(([name]) => name + (NOTES[name] ?? '')).join(', ')
   const typed = ofLease.map(([name, type]) => `${name} ${type.replace('json', 'jsonb')}`).join(', ')
   const ends = QUARANTINE_REASONS.map((reason) => {
     const [own, infrastructure] = [null, 'infrastructure'].map((kind) =>
@@ -178,6 +185,9 @@ create view ipledger_audit.lease as
     join ipledger.event e on e.network_id = l.network_id and e.seq = l.seq
     left join ipledger.pool p on p.network_id = l.network_id and p.pool_id = l.pool_id
    where l.state <> 'FREE';
+comment on view ipledger_audit.lease is $$Leases that are held now. In the past: leases_as_of.
+${wrap(`Columns: network, address (a block with its mask), pool, state (RESERVED, ACTIVE, QUARANTINED), lease_id, fencing_token (number of the event that made it), version (number of its last event), ${noted}, since (begin of the lease).`, '')}
+Example: select address, state, owner_name, since from lease where network = 'default' and node = 'n1';$$;
 
 create function ipledger_audit.lease_after(e ipledger_audit.log, pool text, since timestamptz) returns setof ipledger_audit.lease
   language sql stable rows 1 as $$

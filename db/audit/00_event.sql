@@ -37,6 +37,13 @@ create view ipledger_audit.lease as
     join ipledger.event e on e.network_id = l.network_id and e.seq = l.seq
     left join ipledger.pool p on p.network_id = l.network_id and p.pool_id = l.pool_id
    where l.state <> 'FREE';
+comment on view ipledger_audit.lease is $$Leases that are held now. In the past: leases_as_of.
+Columns: network, address (a block with its mask), pool, state (RESERVED, ACTIVE, QUARANTINED), lease_id,
+fencing_token (number of the event that made it), version (number of its last event), owner_kind, owner_name, owner_uid,
+owner_incarnation, owner_interface (null: not known), node, labels, reserved_at, confirmed_at, confirm_by (deadline; null: none),
+quarantine_reason, quarantined_at, quarantined_by, quarantine_node (of that caller or source), quarantine_why,
+since (begin of the lease).
+Example: select address, state, owner_name, since from lease where network = 'default' and node = 'n1';$$;
 
 create function ipledger_audit.lease_after(e ipledger_audit.log, pool text, since timestamptz) returns setof ipledger_audit.lease
   language sql stable rows 1 as $$

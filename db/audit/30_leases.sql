@@ -1,12 +1,6 @@
 -- Leases, now and in the past. The past of an address is its chain of events; the last one before a number is one look at the index
 -- of (address, previous).
 
-comment on view ipledger_audit.lease is $$Leases that are held now. In the past: leases_as_of.
-Columns: network; address (a block with its mask); pool; state (RESERVED, ACTIVE, QUARANTINED); lease_id; fencing_token (number of the
-event that made it); version (number of its last event); owner_kind, owner_name, owner_uid, owner_incarnation, owner_interface (null: not
-known); node; labels; reserved_at; confirmed_at; confirm_by (deadline; null: none); quarantine_reason, quarantined_at, quarantined_by,
-quarantine_node (of that caller or source), quarantine_why; since (begin of the lease).
-Example: select address, state, owner_name, since from lease where network = 'default' and node = 'n1';$$;
 comment on function ipledger_audit.lease_after(ipledger_audit.log, text, timestamptz) is $$A lease after one of its events, with the name of its pool and its begin, as a row of view `lease`.
 Example: select x.* from log l, lease_after(l, 'web', l.at) x where l.network_id = 'default' and l.seq = 3;$$;
 

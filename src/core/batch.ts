@@ -7,8 +7,9 @@ import type { Present } from './attention.ts'
 import type { Command, Freshness, Known, LeaseView, Remembered, RequestName } from './command.ts'
 import {
   type AddressRecord,
+  BLANK,
+  type Details,
   type EventHeader,
-  type LeaseEvent,
   type LedgerEvent,
   leaseId,
   type Quarantine,
@@ -53,7 +54,7 @@ export function change(
   finding: Finding,
   before: AddressRecord,
   fields: Partial<Omit<AddressRecord, 'state' | 'ended'>> = {},
-  details: LeaseEvent['details'] = null,
+  details: Details | null = null,
 ): AddressRecord {
   const { image, now } = batch
   const row = LIFECYCLE[finding]
@@ -73,7 +74,7 @@ export function quarantine(
   finding: Doubt,
   before: AddressRecord,
   why: Omit<Quarantine, 'at' | 'reason'>,
-  details: LeaseEvent['details'] = null,
+  details: Details | null = null,
 ): AddressRecord {
   const quarantine = { reason: LIFECYCLE[finding].to, ...why, at: batch.now }
   return change(batch, by, finding, before, { confirmBy: null, quarantine }, details)
@@ -128,22 +129,6 @@ export function viewOf(image: Pools, record: AddressRecord, reused = false): Lea
 
 /** A new lease of an address, without an owner yet. */
 export function blank({ image, now }: Batch, { pool }: PoolState, address: string): AddressRecord {
-  return {
-    address,
-    prefixLength: pool.prefixLength,
-    poolId: pool.poolId,
-    state: 'RESERVED',
-    seq: 0,
-    at: now,
-    token: image.head + 1,
-    owner: null,
-    node: '',
-    labels: {},
-    reservedAt: now,
-    confirmedAt: null,
-    confirmBy: null,
-    quarantine: null,
-    availableAt: null,
-    ended: null,
-  }
+  const { prefixLength, poolId } = pool
+  return { ...BLANK, address, prefixLength, poolId, at: now, token: image.head + 1, reservedAt: now }
 }

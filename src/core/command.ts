@@ -6,6 +6,7 @@ import type {
   AddressRecord,
   Entry,
   HoldCause,
+  LeaseSettings,
   LeaseState,
   NetworkSettings,
   SourceDeclaration,
@@ -64,8 +65,8 @@ export type PoolChange = Partial<Omit<PoolSettings, 'prefixLength' | 'reapPolicy
 type Bodies = {
   readonly reserve: {
     readonly owner: Owner
-    readonly node: string
-    readonly labels: Labels
+    /** Those that are left out are as in `BLANK`. */
+    readonly settings: Pick<LeaseSettings, 'node'> & Partial<LeaseSettings>
     readonly claims: readonly Claim[]
     readonly liveAddresses: readonly string[]
     readonly confirmWithinMs: number | null

@@ -150,13 +150,13 @@ function poolsOf(image: Image, claim: Claim, path: string): readonly PoolState[]
  */
 function supersede(batch: Batch, command: Reserve): Refusal | null {
   const { image } = batch
-  const { owner, node, actor } = command
+  const { owner, settings, actor } = command
   if (!batch.guards.NEWER_LIFE_SUPERSEDES) return null
   for (const record of leasesOfHolder(image, owner)) {
     const holder = record.owner!
     if (record.state === 'QUARANTINED' || sameAttachment(holder, owner)) continue
     if (!isPlacedFor(batch.guards, actor, record)) continue
-    const isElsewhere = record.node !== '' && node !== '' && record.node !== node
+    const isElsewhere = record.node !== '' && settings.node !== '' && record.node !== settings.node
     if (holder.uid !== owner.uid && owner.kind !== 'pod' && isElsewhere) {
       const holds = `${describeOwner(holder)} holds ${record.address} on node ${record.node}`
       return illegal(image, record, `${holds}; release it first if it is gone`)
@@ -185,7 +185,7 @@ function mayHaveAgain(image: Image, command: Reserve, claim: OpenClaim, record: 
 function renewLease(batch: Batch, command: Reserve, record: HeldRecord): AddressRecord | Refusal {
   const { image, now } = batch
   const poolState = image.pools.get(record.poolId)!
-  const node = command.node === '' ? record.node : command.node
+  const node = command.settings.node === '' ? record.node : command.settings.node
   if (node !== record.node && isNodeFull(batch, poolState, node)) return nodeLimit(poolState, node)
   if (record.state === 'RESERVED' && command.confirmed)
     return confirm(batch, command, { ...record, node }, null)
@@ -285,8 +285,7 @@ function reserve(batch: Batch, command: Reserve, poolState: PoolState, address: 
   const finding = command.confirmed ? 'reserveConfirmed' : 'reserve'
   return change(batch, command, finding, blank(batch, poolState, address), {
     owner: command.owner,
-    node: command.node,
-    labels: command.labels,
+    ...command.settings,
     confirmedAt: command.confirmed ? now : null,
     confirmBy: command.confirmed || within === null ? null : now + within,
   })

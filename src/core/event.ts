@@ -28,8 +28,11 @@ export type Quarantine = {
   readonly why: string
 }
 
+/** What the caller of Reserve sets on a lease beside its owner. */
+export type LeaseSettings = { readonly node: string; readonly labels: Labels }
+
 /** What an address is after its last event: held as one lease, or free again. Immutable. */
-export type AddressRecord = {
+export type AddressRecord = LeaseSettings & {
   /** Canonical text of the address, or of the first address of the block. */
   readonly address: string
   readonly prefixLength: number
@@ -43,8 +46,6 @@ export type AddressRecord = {
   readonly token: number
   /** Null only in a quarantine without an owner, and FREE after it. */
   readonly owner: Owner | null
-  readonly node: string
-  readonly labels: Labels
   readonly reservedAt: number
   readonly confirmedAt: number | null
   readonly confirmBy: number | null
@@ -54,6 +55,26 @@ export type AddressRecord = {
   readonly availableAt: number | null
   /** Only of FREE: RELEASED by its owner, or REAPED. */
   readonly ended: 'RELEASED' | 'REAPED' | null
+}
+
+/** A new lease begins as this. */
+export const BLANK: AddressRecord = {
+  address: '',
+  prefixLength: 0,
+  poolId: 0,
+  state: 'RESERVED',
+  seq: 0,
+  at: 0,
+  token: 0,
+  owner: null,
+  node: '',
+  labels: {},
+  reservedAt: 0,
+  confirmedAt: null,
+  confirmBy: null,
+  quarantine: null,
+  availableAt: null,
+  ended: null,
 }
 
 type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json }
@@ -69,15 +90,34 @@ export type EventHeader = {
   readonly traceId: string | null
 }
 
-export type LeaseEventType =
-  | 'lease.reserved'
-  | 'lease.confirmed'
-  | 'lease.updated'
-  | 'lease.released'
-  | 'lease.quarantined'
-  | 'lease.reaped'
-  | 'lease.adopted'
-export type EventType = LedgerEvent['type']
+/** Each type of event, and the table that it changes. Closings are in the log only. */
+export const EVENT_TABLES = {
+  'network.created': 'network',
+  'network.updated': 'network',
+  'era.begun': 'network',
+  'recovery.extended': 'network',
+  'recovery.ended': 'network',
+  'pool.created': 'pool',
+  'pool.updated': 'pool',
+  'pool.deleted': 'pool',
+  'lease.reserved': 'lease',
+  'lease.confirmed': 'lease',
+  'lease.updated': 'lease',
+  'lease.released': 'lease',
+  'lease.quarantined': 'lease',
+  'lease.reaped': 'lease',
+  'lease.adopted': 'lease',
+  'attachment.closed': null,
+  'source.registered': 'source',
+  'source.enabled': 'source',
+  'source.retired': 'source',
+  'source.reported': 'source',
+  'reconcile.held': 'network',
+  'reconcile.resumed': 'network',
+} as const
+export type EventType = keyof typeof EVENT_TABLES
+export const EVENT_TYPES = Object.keys(EVENT_TABLES) as readonly EventType[]
+export type LeaseEventType = Extract<EventType, `lease.${string}`>
 
 export type NetworkSettings = { readonly description: string; readonly labels: Labels }
 
@@ -199,6 +239,10 @@ export type LedgerEvent = EventHeader &
 
 export type EventOf<T extends EventType> = Extract<LedgerEvent, { readonly type: T }>
 export type LeaseEvent = EventOf<LeaseEventType>
+/** Events that change a table. */
+export type EventIn<T extends string> = EventOf<
+  { [E in EventType]: (typeof EVENT_TABLES)[E] extends T ? E : never }[EventType]
+>
 
 export function leaseId(network: string, token: number): string {
   return `${network}/${token}`

@@ -23,7 +23,7 @@ import {
   sightingsAt,
   sightingsOf,
 } from './image.ts'
-import { isClosing, LIFECYCLE } from './lifecycle.ts'
+import { isClosing } from './lifecycle.ts'
 import { isListedAs, type Owner, sameAttachment } from './owner.ts'
 import { POLICY } from './policy.ts'
 import { buildPool } from './pool.ts'
@@ -116,9 +116,6 @@ const SHAPES: { readonly [T in Exclude<EventType, LeaseEventType>]: Change<T> } 
     changeSource(image, details.id, { state: 'RETIRED', version: seq, retiredAt: at, epoch: null }),
   'source.reported': report,
 }
-
-const LEASE_EVENTS = new Set(Object.values(LIFECYCLE).map(({ event }) => event))
-export const EVENT_TYPES = [...Object.keys(SHAPES), ...LEASE_EVENTS] as readonly EventType[]
 
 /**
  * What the last hour of the log says and no projection keeps: closings, and reaps by absence for the breaker. A Release and a

@@ -68,8 +68,10 @@ type Lists = Readonly<Record<'pool' | 'named' | 'previous' | 'candidate', readon
 
 const NODE_LIMIT = {
   name: 'node limit',
-  refuses: (asking, poolState) =>
-    isNodeFull(asking, poolState, asking.command.node) ? nodeLimit(poolState, asking.command.node) : null,
+  refuses(asking, poolState) {
+    const { node } = asking.command.settings
+    return isNodeFull(asking, poolState, node) ? nodeLimit(poolState, node) : null
+  },
 } as const satisfies AddressGuard
 
 /** Of a pool, whichever of its addresses is wanted. */
@@ -160,8 +162,8 @@ const LISTS = {
     {
       // Its Release or a newer life overtook it (4.2).
       name: 'CLOSED_IS_REFUSED',
-      refuses: ({ image, now, command: { owner, node } }) =>
-        isClosed(image, owner, node, now) ? closed(owner) : null,
+      refuses: ({ image, now, command: { owner, settings } }) =>
+        isClosed(image, owner, settings.node, now) ? closed(owner) : null,
     },
     { name: 'unplaced', refuses: ({ image, command: { actor, owner } }) => unplacedOf(image, actor, owner) },
   ],
@@ -333,7 +335,8 @@ export function nodeLimit({ pool: { name, nodeLimit: limit }, heldOn }: PoolStat
 }
 
 /** A STRICT pool hands out only while every source that covers the caller's node has reported completely. */
-function staleness({ image, now, freshness, command: { node } }: Asking, pool: string): Refusal | null {
+function staleness({ image, now, freshness, command }: Asking, pool: string): Refusal | null {
+  const { node } = command.settings
   const covering = [...image.sources.values()].filter(
     ({ state, declaration }) => state === 'ENABLED' && (node === '' || coversNode(declaration, node)),
   )

@@ -5,6 +5,10 @@
  * Parameters: $1 the network; of sources and sightings $2, the ids of the sources that are wanted. Of a sighting that has
  * vanished the lease decides whether it is kept, so leases and pools must be right before sightings are.
  */
+import { EVENT_TABLES, EVENT_TYPES } from '../core/event.ts'
+
+const typesIn = (table: 'pool' | 'network') =>
+  EVENT_TYPES.flatMap((type) => (EVENT_TABLES[type] === table ? `'${type}'` : [])).join(', ')
 
 /** The source of an event about sources, as the index `event_about_no_address` has it. */
 const ABOUT = `coalesce(e.details ->> 'source', e.details ->> 'id')`
@@ -30,7 +34,7 @@ const POOL = `
          (p.details ->> 'prefixLength')::smallint as prefix_length, p.details as settings, p.seq as version,
          (select c.at from ipledger.event c where c.network_id = $1 and c.seq = p.pool_id) as created_at, p.at as updated_at
     from (select distinct on (e.pool_id) e.* from ipledger.event e
-           where e.network_id = $1 and e.address is null and e.type in ('pool.created', 'pool.updated', 'pool.deleted')
+           where e.network_id = $1 and e.address is null and e.type in (${typesIn('pool')})
            order by e.pool_id, e.seq desc) p
    where p.type <> 'pool.deleted'`
 
@@ -38,8 +42,7 @@ const NETWORK = `
   with about as materialized (
     select e.seq, e.type, e.at, e.details from ipledger.event e
      where e.network_id = $1 and e.address is null
-       and e.type in ('network.created', 'network.updated', 'era.begun', 'recovery.extended', 'recovery.ended',
-                      'reconcile.held', 'reconcile.resumed')
+       and e.type in (${typesIn('network')})
   ),
   ended as (select max(a.seq) as seq, max(a.at) as at from about a where a.type = 'recovery.ended')
   select $1 as network_id, s.details ->> 'description' as description, s.details -> 'labels' as labels,
@@ -60,7 +63,7 @@ const NETWORK = `
               select from about r where r.type = 'reconcile.resumed' and r.seq > h.seq and (r.details -> 'holds')::jsonb ? h.hold)), '{}') as holds,
          l.seq as version, c.at as created_at, l.at as updated_at
     from (select a.* from about a where a.type = 'network.created' order by a.seq limit 1) c
-   cross join (select a.* from about a where a.type like 'network.%' order by a.seq desc limit 1) s
+   cross join (select a.* from about a where a.type in ('network.created', 'network.updated') order by a.seq desc limit 1) s
    cross join (select a.* from about a where a.details ->> 'identity' is not null order by a.seq desc limit 1) i
    cross join (select a.* from about a order by a.seq desc limit 1) l
    cross join ended d`

@@ -1,9 +1,6 @@
-/**
- * What a batch writes: its events, chained by their digests, and the rows that they fold into. A new type of event
- * that is about no lease does not compile before it says which row is its own.
- */
+/** What a batch writes: its events, chained by their digests, and the rows that they fold into. */
 import type { Batch } from '../core/batch.ts'
-import type { AddressRecord } from '../core/event.ts'
+import { type AddressRecord, EVENT_TABLES, type EventIn, type LeaseEvent } from '../core/event.ts'
 import { sightingsAt } from '../core/image.ts'
 import { digestOf, textOf } from './event-text.ts'
 import type { PoolRow, Write } from './log.ts'
@@ -20,42 +17,18 @@ export function writeOf({ image, events, freshness, remembered, now }: Batch, di
     const text = textOf(image.name, event)
     digest = digestOf(digest, text)
     chained.push({ event, digest, text })
-    if ('record' in event) {
-      records.set(event.record.address, event.record)
-      continue
-    }
-    switch (event.type) {
-      case 'attachment.closed':
-        // Only the log has it.
-        break
-      case 'pool.created':
-      case 'pool.updated':
-      case 'pool.deleted': {
-        const { settings = null, createdAt = event.at } = image.pools.get(event.poolId)?.pool ?? {}
-        const { poolId, seq: version, at: updatedAt } = event
-        pools.set(poolId, { poolId, settings, version, createdAt, updatedAt })
-        break
-      }
-      case 'source.registered':
-      case 'source.enabled':
-      case 'source.retired':
-        sources.add(event.details.id)
-        break
-      case 'source.reported':
-        sources.add(event.details.source)
-        break
-      case 'network.created':
-      case 'network.updated':
-      case 'era.begun':
-      case 'recovery.extended':
-      case 'recovery.ended':
-      case 'reconcile.held':
-      case 'reconcile.resumed':
-        isOfNetwork = true
-        break
-      default:
-        event satisfies never
-    }
+    const table = EVENT_TABLES[event.type]
+    if (table === 'lease') {
+      const { record } = event as LeaseEvent
+      records.set(record.address, record)
+    } else if (table === 'pool') {
+      const { poolId, seq: version, at: updatedAt } = event as EventIn<'pool'>
+      const { settings = null, createdAt = updatedAt } = image.pools.get(poolId)?.pool ?? {}
+      pools.set(poolId, { poolId, settings, version, createdAt, updatedAt })
+    } else if (table === 'source') {
+      const { details } = event as EventIn<'source'>
+      sources.add('id' in details ? details.id : details.source)
+    } else if (table === 'network') isOfNetwork = true
   }
   return {
     events: chained,

@@ -1,5 +1,7 @@
 /** LeaseService and what it reads back, as callers see it: lives of a lease, batches, requestIds, pools and their usage. */
 import { describe, expect, test } from 'vitest'
+import type { LeaseSettings } from '../../src/core/event.ts'
+import { OwnerSchema } from '../../src/gen/ipledger/v1/types_pb.ts'
 import { withClient } from '../support/database.ts'
 import { useService } from '../support/service.ts'
 import { waitFor } from '../support/wait-for.ts'
@@ -24,6 +26,25 @@ const reserve = (network: string, name: string, more: object = {}) => ({
   owner: { kind: 'pod', name },
   claims: [{ pool: 'web' }],
   ...more,
+})
+
+/** What a caller can set on a lease: the fields of its owner, or of the request and the lease. */
+const SETTINGS = Object.entries({ node: 'n1', labels: { app: 'web' } } satisfies LeaseSettings)
+
+test('what a caller sets on a lease is shown in every answer about it', async () => {
+  const network = await world()
+  const ofOwner = OwnerSchema.fields.map(({ jsonName }) => jsonName)
+  const [owned, own] = [true, false].map((isOfOwner) =>
+    Object.fromEntries(SETTINGS.filter(([name]) => ofOwner.includes(name) === isOfOwner)),
+  )
+  const owner = { kind: 'pod', name: 'a', ...owned }
+  const { leases } = await ok('LeaseService/Reserve', { network, owner, claims: [{ pool: 'web' }], ...own })
+  const { leaseId } = leases[0]
+  const { lease } = await ok('LeaseService/GetLease', { leaseId })
+  const { entries } = await ok('AuditService/GetLeaseHistory', { leaseId })
+  const past = await ok('AuditService/ListLeasesAsOf', { network, seq: 3 })
+  for (const one of [leases[0], lease, entries[0].event.lease, past.leases[0]])
+    expect(one).toMatchObject({ owner, ...own })
 })
 
 describe('a lease', () => {

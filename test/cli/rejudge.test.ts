@@ -2,6 +2,7 @@
 import { create, type JsonObject } from '@bufbuild/protobuf'
 import { expect, test } from 'vitest'
 import { rejudge } from '../../src/cli/rejudge.ts'
+import { BLANK } from '../../src/core/event.ts'
 import type { Proof } from '../../src/core/judge.ts'
 import { reapPolicy } from '../../src/core/policy.ts'
 import { EventSchema } from '../../src/gen/ipledger/v1/audit_pb.ts'
@@ -13,6 +14,7 @@ const counted = [1, 2, 3].map((sequence) => ({ sequence, head: 5, at: NOW - (4 -
 
 const PROOF: Proof = {
   record: {
+    ...BLANK,
     address: '10.0.0.5',
     prefixLength: 32,
     poolId: 2,
@@ -22,13 +24,8 @@ const PROOF: Proof = {
     token: 3,
     owner: OWNER,
     node: 'n1',
-    labels: {},
     reservedAt: NOW - 90 * MINUTE,
     confirmedAt: NOW - 90 * MINUTE,
-    confirmBy: null,
-    quarantine: null,
-    availableAt: null,
-    ended: null,
   },
   judgedAt: NOW,
   recoveredAt: null,

@@ -9,6 +9,8 @@ import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest'
 import { SERVICES } from '../../src/api/rpc-server.ts'
 import { completionScript } from '../../src/cli/completion.ts'
 import { createProgram, runCli } from '../../src/cli/program.ts'
+import { ReserveRequestSchema } from '../../src/gen/ipledger/v1/lease_pb.ts'
+import { OwnerSchema } from '../../src/gen/ipledger/v1/types_pb.ts'
 import { ROOT } from '../support/root.ts'
 
 const methods = new Map<string, DescMethod>(
@@ -303,6 +305,13 @@ test('every method has its command, but for those of programs', () => {
   expect(new Set([...SAID.map(([, method]) => method), ...forPrograms])).toEqual(
     new Set([...methods.values()].map(({ name }) => name)),
   )
+})
+
+test('every field of Reserve and of its owner has an option', () => {
+  const [, , said] = SAID.find(([, method]) => method === 'Reserve')! as [string, string, { owner: object }]
+  const given = ['network', 'requestId', ...Object.keys(said), ...Object.keys(said.owner)]
+  const wanted = [ReserveRequestSchema, OwnerSchema].flatMap(({ fields }) => fields)
+  expect(wanted.map(({ jsonName }) => jsonName).filter((name) => !given.includes(name))).toEqual([])
 })
 
 test.each([

@@ -11,7 +11,7 @@ import assert from 'node:assert/strict'
 import type { Batch } from '../../src/core/batch.ts'
 import type { Claim, Command, Freshness, Known, LookUp, Remembered } from '../../src/core/command.ts'
 import { decide, type Outcome } from '../../src/core/decide.ts'
-import type { Entry, LedgerEvent, SourceDeclaration } from '../../src/core/event.ts'
+import type { Entry, LeaseSettings, LedgerEvent, SourceDeclaration } from '../../src/core/event.ts'
 import { evolve, isSame, ownerOf } from '../../src/core/evolve.ts'
 import { type Guards, guardsWithout, type RuleName } from '../../src/core/guards.ts'
 import { type Image, newImage, rollback, type Sighting } from '../../src/core/image.ts'
@@ -241,19 +241,18 @@ export const pool =
   (cidr: string, input: Partial<PoolInput> = {}) =>
   (): Command => ({ ...envelope('CreatePool'), type: 'createPool', pool: { name: 'pool', cidr, ...input } })
 
-type ReserveOptions = Partial<Omit<Command<'reserve'>, 'claims' | 'owner'>> & {
+type ReserveOptions = Partial<LeaseSettings & Omit<Command<'reserve'>, 'claims' | 'owner' | 'settings'>> & {
   readonly claims?: readonly Partial<Claim>[]
   readonly by?: string
 }
 
 export const reserve =
-  (who: string | Owner, { claims, by, ...options }: ReserveOptions = {}) =>
+  (who: string | Owner, { claims, by, node = '', labels = {}, ...options }: ReserveOptions = {}) =>
   (): Command => ({
     ...envelope('Reserve'),
     type: 'reserve',
     owner: typeof who === 'string' ? owner(who) : who,
-    node: '',
-    labels: {},
+    settings: { node, labels },
     claims: (claims ?? []).map((claim) => ({ pools: [], address: null, preferPrevious: false, ...claim })),
     liveAddresses: [],
     confirmWithinMs: null,
@@ -268,7 +267,7 @@ export const boundTo =
   (node: string, step: Exclude<Step, readonly Step[]>) =>
   (scene: Scene): Command => {
     const said = step(scene)!
-    const placed = said.type === 'reserve' ? { node } : {}
+    const placed = said.type === 'reserve' ? { settings: { ...said.settings, node } } : {}
     return { ...said, ...placed, actor: { name: `agent-${node}`, node } } as Command
   }
 

@@ -1,7 +1,7 @@
 /** Views and functions of `ipledger_audit`, asked as people ask them: with the auditor's login, about a log that the core made. */
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import type { AddressRecord } from '../../src/core/event.ts'
-import { EVENT_TYPES } from '../../src/core/evolve.ts'
+import { EVENT_TYPES } from '../../src/core/event.ts'
 import { poolNamed, readyAt, restedBy } from '../../src/core/image.ts'
 import { poolSize } from '../../src/core/pool.ts'
 import { SAMPLE_POOLS, sizesOf } from '../../src/ledger/read-pools.ts'

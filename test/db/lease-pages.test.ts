@@ -1,6 +1,6 @@
 /** Lists of leases in a network whose leases are more than one look takes: what matches is found, and the end is known. */
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest'
-import type { AddressRecord, LeaseEvent } from '../../src/core/event.ts'
+import { type AddressRecord, BLANK, type LeaseEvent } from '../../src/core/event.ts'
 import type { LeaseFilter } from '../../src/ledger/read-leases.ts'
 import { Reads } from '../../src/ledger/reads.ts'
 import { writeStatements } from '../../src/ledger/tables.ts'
@@ -28,6 +28,7 @@ function eventAt(index: number): LeaseEvent {
     interface: '',
   }
   const record: AddressRecord = {
+    ...BLANK,
     address: addressOf(index),
     prefixLength: 32,
     poolId: 1,
@@ -37,13 +38,9 @@ function eventAt(index: number): LeaseEvent {
     token: seq,
     owner,
     node: isOdd ? 'n1' : 'n2',
-    labels: {},
     reservedAt: seq,
     confirmedAt: seq,
-    confirmBy: null,
     quarantine: isOdd ? { reason: 'OPERATOR', at: seq, by: 'x', node: '', why: 'x' } : null,
-    availableAt: null,
-    ended: null,
   }
   const header = { seq, at: seq, actor: 'x', cause: 'x', requestId: null, traceId: null }
   return { ...header, type: 'lease.reserved', record, previous: 0, details: null }

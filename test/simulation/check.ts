@@ -581,7 +581,7 @@ export class Checks {
   }
 
   #checkGiven(
-    { owner, node, labels, confirmed, confirmWithinMs }: Command<'reserve'>,
+    { owner, settings: { node, ...settings }, confirmed, confirmWithinMs }: Command<'reserve'>,
     { pools, address }: Claim,
     record: AddressRecord,
     isReused: boolean,
@@ -594,7 +594,11 @@ export class Checks {
     never(address !== null && address !== what, `${what} was given`)
     never(!isDeepStrictEqual(record.owner, owner), `${what} is ${describeOwner(record.owner!)}'s`)
     never(node !== '' && record.node !== node, `${what} is on ${record.node}`)
-    never(!isReused && !isDeepStrictEqual(record.labels, labels), `${what} has other labels`)
+    for (const [name, value] of Object.entries(settings))
+      never(
+        !isReused && !isDeepStrictEqual(record[name as keyof AddressRecord], value),
+        `${what} has other ${name}`,
+      )
     never(confirmed ? state !== 'ACTIVE' : !isReused && state !== 'RESERVED', `${what} is ${state}`)
     const within = confirmed || state === 'ACTIVE' ? null : (confirmWithinMs ?? pool.confirmWithinMs)
     const least = within === null ? null : at + within

@@ -6,7 +6,7 @@ import { expect, test } from 'vitest'
 import { MEANINGS } from '../../src/api/codec/errors.ts'
 import { createProgram } from '../../src/cli/program.ts'
 import { readConfig } from '../../src/config.ts'
-import { QUARANTINE_REASONS } from '../../src/core/event.ts'
+import { EVENT_TYPES, QUARANTINE_REASONS } from '../../src/core/event.ts'
 import { exitsOf, LIFECYCLE } from '../../src/core/lifecycle.ts'
 import type { Reason } from '../../src/core/refusal.ts'
 import { LINKING, tableIn, textOf } from '../support/docs.ts'
@@ -47,6 +47,11 @@ test('errors are those the API answers by', () => {
       MEANINGS[reason].caller,
     ]),
   )
+})
+
+test('the contract lists every type of event', () => {
+  const contract = readFileSync(new URL('proto/ipledger/v1/audit.proto', ROOT), 'utf8')
+  expect(EVENT_TYPES.filter((type) => !contract.includes(`\`${type}\``))).toEqual([])
 })
 
 test('the life of an address is the one of the core', () => {

@@ -167,11 +167,11 @@ function subjectOf(network: string, event: LedgerEvent, pool: PoolInfo): Subject
   }
 }
 
-export function recordView(network: string, record: AddressRecord, info: PoolInfo): LeaseMessage {
-  const pool = { name: info.pool, subnet: info.subnet, gateway: info.gateway }
-  return pastLeaseView(viewOf({ name: network, pools: { get: () => ({ pool }) } }, record))
+export function recordView(name: string, record: AddressRecord, poolInfo: PoolInfo): LeaseMessage {
+  return pastLeaseView({ ...viewOf({ name, pools: new Map() }, record), ...poolInfo })
 }
 
+/** A network without its settings. */
 function bareNetwork(name: string, { seq, at }: LedgerEvent, state: string | null) {
   return { name, state, era: eraOf(seq), head: seq, updatedAt: at, version: seq } as View<networkPb.Network>
 }

@@ -1,4 +1,4 @@
-import { EVENT_TYPES } from '../../core/evolve.ts'
+import { EVENT_TYPES } from '../../core/event.ts'
 import { unknownLease } from '../../core/refusal.ts'
 import type * as pb from '../../gen/ipledger/v1/audit_pb.ts'
 import type { Beyond, HistoryPage, Moment, Range } from '../../ledger/read-log.ts'

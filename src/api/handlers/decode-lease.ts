@@ -1,6 +1,6 @@
 /** Commands about leases, decoded from their requests, which may be items of a batch. */
 import type { Claim, Command, LeaseReference } from '../../core/command.ts'
-import type { Labels, Owner } from '../../core/owner.ts'
+import type { LeaseSettings } from '../../core/event.ts'
 import type * as pb from '../../gen/ipledger/v1/lease_pb.ts'
 import type { Owner as OwnerMessage } from '../../gen/ipledger/v1/types_pb.ts'
 import type { Decoded } from '../codec/decode-request.ts'
@@ -11,12 +11,11 @@ import { checkNode } from '../rights.ts'
 
 export function decodeReserve(request: Decoded<pb.ReserveRequest>, call: Scoped): Content<'reserve'> {
   const { liveAddresses, confirmWithinMs = null, confirmed, validateOnly } = request
-  const { owner, node, labels } = requiredOwner(request.owner, call, DEFAULT_INTERFACE)
+  const { owner, settings } = requiredOwner(request.owner, call, DEFAULT_INTERFACE)
   return {
     type: 'reserve',
     owner,
-    node: node === '' ? (call.caller.node ?? '') : node,
-    labels,
+    settings: { ...settings, node: settings.node || (call.caller.node ?? '') } satisfies LeaseSettings,
     claims: request.claims.map(decodeClaim),
     liveAddresses,
     confirmWithinMs,
@@ -56,15 +55,15 @@ function requiredOwner(
   message: Decoded<OwnerMessage> | undefined,
   call: Scoped,
   defaultInterface: string | null,
-): { readonly owner: Owner; readonly node: string; readonly labels: Labels } {
-  const { node, labels, ...owner } = required(message, 'owner')
-  required(owner.kind, 'owner.kind')
-  const name = required(owner.name || owner.uid, 'owner.name', 'the name or the uid of the workload')
+) {
+  const { kind, name: given, uid, incarnation, interface: named, ...settings } = required(message, 'owner')
+  required(kind, 'owner.kind')
+  const name = required(given || uid, 'owner.name', 'the name or the uid of the workload')
   const on = required(
-    owner.interface || defaultInterface,
+    named || defaultInterface,
     'owner.interface',
     `the interface that was reserved for; Reserve's default is ${DEFAULT_INTERFACE}`,
   )
-  checkNode(call.caller, node)
-  return { owner: { ...owner, name, uid: owner.uid || name, interface: on }, node, labels }
+  checkNode(call.caller, settings.node)
+  return { owner: { kind, name, uid: uid || name, incarnation, interface: on }, settings }
 }
