@@ -57,12 +57,12 @@ const intake =
     : (intakes as { createIntake(given: object): intakes.Intake }).createIntake(options)
 const { signal } = new AbortController()
 // The only source reports by itself.
-const asked = {
+const pulled = {
   get(): never {
     throw new Error('no source is asked')
   },
 }
-const runJudge = () => judge({ database, ledger, intake, asked, log, signal }, { stayMs: 0 })
+const runJudge = () => judge({ database, ledger, intake, pulled, log, signal }, { stayMs: 0 })
 
 // biome-ignore lint/suspicious/noExplicitAny: JSON as it came
 async function call(method: string, message: object): Promise<any> {

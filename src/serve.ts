@@ -140,8 +140,8 @@ async function openParts(
       jobs: connect('ipledger jobs', config.jobConnections, database.jobsUrl),
       database: connect('ipledger jobs', JOB_CONNECTIONS),
     }
-    const asked = new PulledSources(secrets)
-    return open.adopt(await new Worker().start({ ...pools, ledger, intake, asked, log }), (one) => one.stop())
+    const pulled = new PulledSources(secrets)
+    return open.adopt(await new Worker().start({ ...pools, ledger, intake, pulled, log }), (one) => one.stop())
   }
   return { metrics, database, ledger, intake, secrets, connect, startJobs }
 }

@@ -53,7 +53,7 @@ export async function openStage(
     database,
     ledger,
     log,
-    asked: new PulledSources({}),
+    pulled: new PulledSources({}),
     signal: new AbortController().signal,
     intake: new Intake({ ledger, database, log }),
   }

@@ -18,7 +18,7 @@ export type JobContext = {
   readonly database: pg.Pool
   readonly ledger: Ledger
   readonly intake: Intake
-  readonly asked: Pick<PulledSources, 'get'>
+  readonly pulled: Pick<PulledSources, 'get'>
   readonly log: Logger
   /** Aborted when the worker stops: a job ends after the slice it is at. */
   readonly signal: AbortSignal

@@ -220,7 +220,7 @@ async function askAll(
 
 /** Null: not now. */
 async function askOne(
-  { asked, network, ledger, signal, failing, askUntil }: Run,
+  { pulled, network, ledger, signal, failing, askUntil }: Run,
   image: Image,
   { source: id, address, owner, node, attempts }: Due,
   head: number,
@@ -233,7 +233,7 @@ async function askOne(
   if (kind === 'push') return { ...question, answer: 'wanted', terminalSince: null, detail: '' }
   const asking = { owner, address, node, epoch: source.epoch?.name ?? '' }
   const found = await withinRunning(POLICY.lookUpTimeoutMs, signal, (limit) =>
-    asked.get(network, source.declaration).lookUp(asking, limit),
+    pulled.get(network, source.declaration).lookUp(asking, limit),
   )
   if (signal.aborted) return null
   if (found.answer === 'error') failing.add(id)

@@ -83,7 +83,7 @@ export class Pull {
 }
 
 /** Why its list is missing or not complete; empty: it is complete. */
-async function pull({ asked, intake, signal }: JobContext, { network, declaration }: Entry): Promise<string> {
+async function pull({ pulled, intake, signal }: JobContext, { network, declaration }: Entry): Promise<string> {
   try {
     const reporting = (withinMs: number) => ({
       network,
@@ -95,7 +95,7 @@ async function pull({ asked, intake, signal }: JobContext, { network, declaratio
     })
     // Begun first: what is listed afterwards is evidence of it.
     const begun = accepted(await intake.begin(reporting(POLICY.lookUpTimeoutMs)))
-    const source = asked.get(network, declaration)
+    const source = pulled.get(network, declaration)
     const listed = await withinRunning(LIST_TIMEOUT_MS, signal, (limit) => source.list(limit))
     const { because, epoch, complete, entries } = listed
     const { sequence, head, begunAt, proof } = begun

@@ -33,14 +33,14 @@ export type Range = {
 /** The pool of an event's lease as it is now; empty texts when the pool is deleted. */
 export type PoolInfo = { readonly pool: string; readonly subnet: string; readonly gateway: string }
 /** `what`: the sentence of `ipledger_audit.event`; null where it was not asked for. */
-export type EventShown = {
+export type EventRead = {
   readonly event: LedgerEvent
   readonly poolInfo: PoolInfo
   readonly what: string | null
 }
 
 type LogPage = {
-  readonly entries: readonly EventShown[]
+  readonly entries: readonly EventRead[]
   /** Number at which the next page goes on; null after the last one. */
   readonly next: number | null
   readonly head: number

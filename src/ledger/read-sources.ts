@@ -20,7 +20,7 @@ type SourceFilter = {
 }
 
 /** `freshness` is null: it has not reported. */
-export type SourceShown = {
+export type SourceRead = {
   readonly source: SourceState
   readonly freshness: Freshness | null
   /** Why its last answer failed; null: it did not. */
@@ -39,13 +39,13 @@ type SightingFilter = {
 }
 
 /** With the time of the event that ended it. */
-export type SightingShown = Sighting & { readonly vanishedAt: number | null }
+export type SightingRead = Sighting & { readonly vanishedAt: number | null }
 
 export async function readSources(
   db: Db,
   network: string,
   { id, node, states, after, limit }: SourceFilter,
-): Promise<readonly SourceShown[] | null> {
+): Promise<readonly SourceRead[] | null> {
   const { rows } = await sql<Row>`
     select s.*, f.since, f.why, n.era from ipledger.source s
     join ipledger.network n on n.network_id = s.network_id
@@ -95,7 +95,7 @@ export async function readSightings(
   network: string,
   { source, address, vanished }: SightingFilter,
   { after, size }: PageByAddress,
-): Promise<{ readonly sightings: readonly SightingShown[]; readonly next: string | null } | null> {
+): Promise<{ readonly sightings: readonly SightingRead[]; readonly next: string | null } | null> {
   if ((await readHead(db, network)) === null) return null
   const conditions = [sql`s.network_id = ${network}`]
   if (address !== null) {

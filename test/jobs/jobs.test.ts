@@ -11,7 +11,7 @@ import { prune } from '../../src/jobs/prune.ts'
 import { Pull } from '../../src/jobs/pull.ts'
 import { Sample } from '../../src/jobs/sample.ts'
 import { verify } from '../../src/jobs/verify.ts'
-import type { SourceShown } from '../../src/ledger/read-sources.ts'
+import type { SourceRead } from '../../src/ledger/read-sources.ts'
 import { Intake } from '../../src/sources/intake.ts'
 import type { Listing, LookUp } from '../../src/sources/source.ts'
 import {
@@ -40,7 +40,7 @@ type Said = { lookUp?: () => LookUp; list?: () => Listing; asked: number }
 async function begin(): Promise<{ at: TestLedger; context: JobContext; said: Said }> {
   const at = await useTestLedger(await useTestDatabase())
   const said: Said = { asked: 0 }
-  const asked: JobContext['asked'] = {
+  const pulled: JobContext['pulled'] = {
     get: () => ({
       async lookUp() {
         said.asked += 1
@@ -56,7 +56,7 @@ async function begin(): Promise<{ at: TestLedger; context: JobContext; said: Sai
     database: at.pool,
     ledger: at.ledger,
     intake: new Intake({ ledger: at.ledger, database: at.pool }),
-    asked,
+    pulled,
     log: pino({ level: 'silent' }),
     signal: new AbortController().signal,
   }
@@ -192,7 +192,7 @@ describe('pull', async () => {
   test('why a source fails is shown with it until it answers again', async () => {
     const shown = async () => {
       const filter = { id: 'docker', node: null, states: [], after: null, limit: 1 }
-      const [{ failure, failingSince }] = (await at.reads.sources(NETWORK, filter))! as [SourceShown]
+      const [{ failure, failingSince }] = (await at.reads.sources(NETWORK, filter))! as [SourceRead]
       return { failure, isSince: failingSince !== null }
     }
     for (const why of ['connect ECONNREFUSED /run/docker.sock', 'it answers 500', '']) {

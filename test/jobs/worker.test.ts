@@ -33,7 +33,7 @@ function options(around: (job: string, work: () => Promise<Done>) => Promise<Don
     database: connections,
     ledger: at.ledger,
     intake: new Intake({ ledger: at.ledger, database: at.pool }),
-    asked: new PulledSources({}),
+    pulled: new PulledSources({}),
     log: pino({ level: 'silent' }) as JobContext['log'],
     schedule: Object.fromEntries(schedule),
   }

@@ -72,13 +72,13 @@ export async function serviceOn(
   const { ledger } = started
   const log = createLogger('silent')
   const pool = createPool({ url: database.serviceUrl, applicationName: 'test jobs', max: 4 })
-  const asked = new PulledSources({})
+  const pulled = new PulledSources({})
   const intake = new Intake({ ledger, database: pool, log })
   const context: JobContext = {
     database: pool,
     ledger,
     intake,
-    asked,
+    pulled,
     log,
     signal: new AbortController().signal,
   }

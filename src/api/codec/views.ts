@@ -11,9 +11,9 @@ import type * as livenessPb from '../../gen/ipledger/v1/liveness_pb.ts'
 import type * as networkPb from '../../gen/ipledger/v1/network_pb.ts'
 import type * as poolPb from '../../gen/ipledger/v1/pool_pb.ts'
 import type * as pb from '../../gen/ipledger/v1/types_pb.ts'
-import type { EventShown, Holder, PoolInfo } from '../../ledger/read-log.ts'
+import type { EventRead, Holder, PoolInfo } from '../../ledger/read-log.ts'
 import type { NetworkAt, Usage } from '../../ledger/read-pools.ts'
-import type { SightingShown, SourceShown } from '../../ledger/read-sources.ts'
+import type { SightingRead, SourceRead } from '../../ledger/read-sources.ts'
 import type { Verification } from '../../sources/report.ts'
 import type { View } from './encode-response.ts'
 
@@ -91,7 +91,7 @@ export function poolView(
 
 export function sourceView(
   network: string,
-  { source, freshness, failure, failingSince, era }: Omit<SourceShown, 'era'> & { readonly era?: number },
+  { source, freshness, failure, failingSince, era }: Omit<SourceRead, 'era'> & { readonly era?: number },
   now: number,
 ): View<livenessPb.Source> {
   const { declaration, epoch } = source
@@ -118,7 +118,7 @@ export function sourceView(
   }
 }
 
-export function sightingView(sighting: SightingShown): View<livenessPb.Sighting> {
+export function sightingView(sighting: SightingRead): View<livenessPb.Sighting> {
   const { owner, node, vanishedSeq } = sighting
   return { ...sighting, owner: owner && ownerView(owner, node), listed: vanishedSeq === null }
 }
@@ -127,7 +127,7 @@ export function verificationView({ owner, node, ...question }: Verification): Vi
   return { ...question, owner: ownerView(owner, node) }
 }
 
-export function eventView(network: string, { event, poolInfo }: EventShown): View<auditPb.Event> {
+export function eventView(network: string, { event, poolInfo }: EventRead): View<auditPb.Event> {
   return { ...NO_SUBJECT, ...event, network, time: event.at, ...subjectOf(network, event, poolInfo) }
 }
 
