@@ -16,7 +16,8 @@ export default defineConfig({
     include: JSON.parse(process.env.MUTATE_TESTS!),
     globalSetup: process.env.MUTATE_TESTS!.includes('agent') ? ['test/support/postgres.ts'] : [],
     sequence: { sequencer: ByName },
-    testTimeout: 90_000,
+    // A mutant that never answers waits as long.
+    testTimeout: 30_000,
     isolate: false,
   },
 })

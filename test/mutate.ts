@@ -5,7 +5,7 @@
 import { availableParallelism } from 'node:os'
 import { Stryker } from '@stryker-mutator/core'
 
-const MEMORY = ['test/core/*.test.ts', 'test/simulation/worlds.test.ts', 'test/ledger/memory-log.test.ts']
+const WORLDS = 'test/simulation/worlds.test.ts'
 const LEDGER = [
   'attempt',
   'event-text',
@@ -20,10 +20,10 @@ const CNI = ['answer', 'attachments', 'cache', 'call']
 
 /** Only the tests of the agent need PostgreSQL. */
 const ROOMS: Readonly<Record<string, { mutate: readonly string[]; tests: readonly string[] }>> = {
-  core: { mutate: ['src/core/*.ts'], tests: MEMORY },
+  core: { mutate: ['src/core/*.ts'], tests: ['test/core/*.test.ts', WORLDS] },
   ledger: {
     mutate: LEDGER.map((file) => `src/ledger/${file}.ts`),
-    tests: [...MEMORY, 'test/ledger/{loop,queue,write}.test.ts'],
+    tests: ['test/ledger/{loop,memory-log,queue,write}.test.ts', WORLDS],
   },
   agent: {
     mutate: ['src/agent/spares.ts', 'src/agent/last-number.ts'],
