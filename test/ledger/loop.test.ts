@@ -4,6 +4,7 @@ import type { Command } from '../../src/core/command.ts'
 import { Clock } from '../../src/ledger/clock.ts'
 import { type Committed, type Log, NeedsRebuild, type Transaction, type Write } from '../../src/ledger/log.ts'
 import { Loop } from '../../src/ledger/loop.ts'
+import type { LoopLimits } from '../../src/ledger/loop-options.ts'
 import { command, pool, reserve } from '../core/given.ts'
 import { createDatabase } from '../simulation/memory-log.ts'
 
@@ -25,11 +26,18 @@ const warned: End = async (transaction, write) => {
 }
 const create = command({ type: 'createNetwork', settings: { description: '', labels: {} } })
 
+const newLog = () => createDatabase(() => Date.now(), 10).connect()
+
 /** A loop on a network with a pool, with the ends of its next commits, and what it reports. */
-async function open(change: Partial<Log> = {}) {
-  const log = createDatabase(() => Date.now()).connect()
+async function open(change: Partial<Log> = {}, log = newLog(), limits: Partial<LoopLimits> = {}) {
   const ends: End[] = []
-  const told = { failed: [] as string[], defects: [] as Command[], batches: [] as number[], events: 0 }
+  const told = {
+    failed: [] as string[],
+    defects: [] as Command[],
+    batches: [] as number[],
+    events: 0,
+    loads: 0,
+  }
   const changed: Log = {
     ...log,
     async begin(name, asked) {
@@ -44,7 +52,11 @@ async function open(change: Partial<Log> = {}) {
   const loop = new Loop('net', {
     log: changed,
     clock: new Clock(),
+    limits,
     observer: {
+      loaded: () => {
+        told.loads += 1
+      },
       batch: (_, { commands }) => told.batches.push(commands),
       failed: (_, what) => told.failed.push(what),
       defect: (_, one) => told.defects.push(one),
@@ -135,4 +147,49 @@ test('of a network that there is not, no image is kept', async () => {
   expect(loop.isIdle(60_000)).toBe(true)
   const { loop: other } = await opened()
   expect([other.isIdle(60_000), other.isIdle(0)]).toEqual([false, true])
+})
+
+test.each([
+  ['read on', 25, 1],
+  ['loaded anew if it is more than the limit', 5, 2],
+])('what another process wrote is %s', async (_, behind, loads) => {
+  const log = newLog()
+  const [one, other] = [await open({}, log, { behind }), await open({}, log)]
+  await one.submit(create(), pool('10.0.0.0/24')())
+  for (const count of [3, 25]) {
+    const before = (await one.loop.image())!.records.size
+    await other.submit(...Array.from({ length: count }, (_, i) => reserve(`o${before + i}/1`)()))
+    expect(await one.submit(reserve(`p${before}/1`)())).toEqual([`10.0.0.${before + count + 1}`])
+  }
+  expect(one.told).toMatchObject({ loads, failed: [] })
+  expect((await one.loop.image())!.head).toBe((await other.loop.image())!.head)
+})
+
+test('a log that lacks what this process wrote begins a new era above it', async () => {
+  let current = newLog()
+  const { submit, loop } = await open({
+    begin: (name, asked) => current.begin(name, asked),
+    load: (name, build) => current.load(name, build),
+    tail: (name, after) => current.tail(name, after),
+  })
+  const made = [create(), pool('10.0.0.0/28')()]
+  await submit(...made, reserve('a/1')(), reserve('b/1')())
+  const copy = newLog()
+  await (await open({}, copy)).submit(...made, reserve('other/1')())
+  current = copy
+  expect(await submit(reserve('c/1')())).toEqual(['NETWORK_RECOVERING'])
+  expect((await loop.image())!.network).toMatchObject({ era: 1 })
+})
+
+test('who waits for a lock that does not come is answered at the deadline', async () => {
+  const { loop } = await open({ begin: () => new Promise(() => {}) })
+  const late = loop.submit(create(), 0)
+  const patient = loop.submit(create())
+  expect([loop.isIdle(0), loop.queued]).toEqual([false, 2])
+  loop.sweep()
+  expect(await late).toMatchObject({ refusal: { reason: 'DEADLINE_EXCEEDED' } })
+  expect([loop.queued, await Promise.race([patient, 'waits'])]).toEqual([1, 'waits'])
+  const image = loop.image(0)
+  loop.sweep()
+  await expect(image).rejects.toThrow('deadline passed')
 })
