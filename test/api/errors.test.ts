@@ -232,21 +232,6 @@ describe('every reason, provoked', () => {
     await held('a')
   })
 
-  test('POOL_IN_USE: what is in the way, and when only cooling is', async () => {
-    const { network, held } = await world(QUICK)
-    const { leaseId } = await held('a')
-    const remove = () => call('PoolService/DeletePool', { network, name: 'web' })
-    expect(await remove()).toMatchObject({
-      reason: 'POOL_IN_USE',
-      metadata: { held: '1', cooling: '0', blockers: expect.stringContaining(leaseId) },
-      retryAfter: undefined,
-    })
-    await release(leaseId)
-    const resting = await remove()
-    expect(resting).toMatchObject({ reason: 'POOL_IN_USE', metadata: { held: '0', cooling: '1' } })
-    expect(Number.parseFloat(resting.retryAfter!)).toBeGreaterThan(500)
-  })
-
   test('VERSION_MISMATCH', async () => {
     const { network, held } = await world()
     const { leaseId } = await held('a')
