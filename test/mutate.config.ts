@@ -18,6 +18,5 @@ export default defineConfig({
     sequence: { sequencer: ByName },
     // A mutant that never answers waits as long.
     testTimeout: 30_000,
-    isolate: false,
   },
 })
