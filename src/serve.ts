@@ -141,7 +141,9 @@ async function openParts(
       database: connect('ipledger jobs', JOB_CONNECTIONS),
     }
     const pulled = new PulledSources(secrets)
-    return open.adopt(await new Worker().start({ ...pools, ledger, intake, pulled, log }), (one) => one.stop())
+    return open.adopt(await new Worker().start({ ...pools, ledger, intake, pulled, log }), (one) =>
+      one.stop(),
+    )
   }
   return { metrics, database, ledger, intake, secrets, connect, startJobs }
 }

@@ -83,7 +83,10 @@ export class Pull {
 }
 
 /** Why its list is missing or not complete; empty: it is complete. */
-async function pull({ pulled, intake, signal }: JobContext, { network, declaration }: Entry): Promise<string> {
+async function pull(
+  { pulled, intake, signal }: JobContext,
+  { network, declaration }: Entry,
+): Promise<string> {
   try {
     const reporting = (withinMs: number) => ({
       network,

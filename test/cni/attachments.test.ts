@@ -25,6 +25,7 @@ test('one attachment has one release, whoever asks how often', () => {
   expect(attachments.files('removed', 'other')).toEqual([])
   expect(attachments.files('removed', null)).toHaveLength(2)
   attachments.delivered(called)
+  attachments.delivered(called)
   expect(attachments.files('removed', 'default').map((one) => one.owner.interface)).toEqual(['eth1'])
 })
 
@@ -32,12 +33,12 @@ test('what ADD answered is to be released, also what it answered earlier; where 
   const attachments = open(temporaryDirectory())
   attachments.added(called, [lease('5')])
   attachments.added(called, [lease('6')])
-  attachments.added(called, [lease('6')])
+  attachments.added(called, [lease('6'), lease('7')])
   expect(attachments.files('inUse', 'default')).toHaveLength(1)
   expect(attachments.files('removed', 'default')).toEqual([])
   attachments.removed({ ...called, node: '', netns: '' })
   expect(attachments.files('inUse', 'default')).toEqual([])
-  const leases = ['5', '6'].map((leaseId) => ({ leaseId, address: `10.0.0.${leaseId}`, owner }))
+  const leases = ['5', '6', '7'].map((leaseId) => ({ leaseId, address: `10.0.0.${leaseId}`, owner }))
   expect(attachments.files('removed', 'default')).toEqual([{ ...called, leases, isRemoved: true }])
 })
 
@@ -67,9 +68,29 @@ test('an ADD takes its release back only when no delivery is under way, and forg
   expect(one.of(called)?.leases).toMatchObject([{ leaseId: '5' }])
 })
 
+test('what is delivered while an ADD waits stays delivered', async () => {
+  const attachments = open(temporaryDirectory())
+  attachments.removed(called)
+  const delivery = attachments.locked(async () => attachments.delivered(called))
+  await Promise.all([delivery, attachments.withdraw(called)])
+  expect(attachments.of(called)).toBeNull()
+})
+
+test('a lock that is held for too long is an error', async () => {
+  const attachments = open(temporaryDirectory())
+  const held = Promise.withResolvers<void>()
+  const holder = attachments.locked(() => held.promise)
+  vi.spyOn(performance, 'now').mockReturnValueOnce(0).mockReturnValue(30_001)
+  onTestFinished(() => void vi.restoreAllMocks())
+  await expect(attachments.locked(async () => {})).rejects.toThrow('held by another process')
+  held.resolve()
+  await holder
+})
+
 test('an attachment is one file, and no draft is left', () => {
   const directory = temporaryDirectory()
-  const attachments = new Attachments(directory, () => {})
+  const warned: string[] = []
+  const attachments = new Attachments(directory, (message) => warned.push(message))
   const files = () =>
     readdirSync(directory, { recursive: true, withFileTypes: true })
       .filter((one) => one.isFile())
@@ -79,6 +100,9 @@ test('an attachment is one file, and no draft is left', () => {
   attachments.setAside(attachments.of(called)!, 'why')
   expect(files()).toEqual([expect.stringMatching(/^[/]attachments[/][0-9a-f]{64}[.]json$/)])
   expect([attachments.countAside, attachments.files('removed', 'default')]).toEqual([1, []])
+  expect(warned).toEqual([
+    expect.stringContaining('why; if nothing uses it, end it by "ipledger reap": 5 (10.0.0.5) (1'),
+  ])
   // DEL again.
   attachments.removed(called)
   expect([attachments.countAside, attachments.files('removed', 'default').length]).toEqual([0, 1])
@@ -92,6 +116,7 @@ test('a file that another process removes meanwhile stops nothing', () => {
   attachments.removed(called)
   // Listed, and then not there.
   symlinkSync('/none', join(directory, 'attachments/gone.json'))
+  writeFileSync(join(directory, 'attachments/draft'), '{')
   expect([attachments.files('inUse', 'default'), attachments.files('removed', 'default').length]).toEqual([
     [],
     1,
@@ -123,13 +148,15 @@ test('one that cannot be read where it is in use is set aside, too', () => {
 })
 
 test('a clock that is set back delays no release', () => {
-  const attachments = new Attachments(temporaryDirectory(), () => {})
+  const warned: string[] = []
+  const attachments = new Attachments(temporaryDirectory(), (message) => warned.push(message))
   attachments.removed(called)
   const other = { ...called, owner: { ...owner, uid: 'aside' } }
   attachments.removed(other)
   attachments.setAside(attachments.of(other)!, 'why')
   expect(attachments.files('removed', 'default')).toHaveLength(1)
-  vi.setSystemTime(Date.now() - 86_400_000)
+  expect(warned).toEqual([expect.stringContaining('why (1')])
+  vi.setSystemTime(Date.now() - 1_800_000)
   onTestFinished(() => void vi.useRealTimers())
   expect(attachments.files('removed', 'default')).toHaveLength(2)
 })

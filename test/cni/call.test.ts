@@ -69,14 +69,14 @@ describe('what is wanted', () => {
     [{ CNI_ARGS: 'IP=10.0.0.9' }, {}],
     [{}, { runtimeConfig: { ips: ['10.0.0.9/24'] } }],
     [{}, { args: { cni: { ips: ['10.0.0.9'] } } }],
-    [{ CNI_ARGS: 'IP=10.0.0.9' }, { runtimeConfig: { ips: ['10.0.0.9'] } }],
+    [{ CNI_ARGS: 'IP=10.0.0.9' }, { runtimeConfig: { ips: ['10.0.0.9'] }, args: {} }],
   ])('requested addresses are all that it gets: %j %j', (env, more) => {
     const ipam = { type: 'ipledger-cni', pools: ['web6'] }
     expect(claimsOf(env, { ipam, ...more })).toEqual([{ address: '10.0.0.9' }])
   })
 
   test('both families may be requested', () => {
-    expect(claimsOf({ CNI_ARGS: 'IP=10.0.0.9,fd00::9' })).toEqual([
+    expect(claimsOf({ CNI_ARGS: 'IP=10.0.0.9, fd00::9' })).toEqual([
       { address: '10.0.0.9' },
       { address: 'fd00::9' },
     ])
@@ -87,11 +87,14 @@ describe('errors name what is wrong, with the code of the specification', () => 
   test.each([
     [{ CNI_COMMAND: 'EAT' }, configured(), 4, 'CNI_COMMAND'],
     [{ CNI_NETNS: '', CNI_IFNAME: '' }, configured(), 4, 'CNI_NETNS, CNI_IFNAME'],
+    [{ CNI_COMMAND: 'DEL', CNI_CONTAINERID: '' }, configured(), 4, 'CNI_CONTAINERID'],
     [{ CNI_ARGS: 'nonsense' }, configured(), 4, 'nonsense'],
     [{}, '{"cniVersion": ', 6, 'not JSON'],
     [{}, configured({ cniVersion: '0.2.0' }), 1, '0.2.0'],
     [{}, configured({ ipam: { type: 'ipledger-cni', pool: 'web' } }), 7, 'pool'],
     [{}, configured({ ipam: { type: 'ipledger-cni', pools: 'web' } }), 7, 'ipam.pools'],
+    [{}, configured({ ipam: { type: 'ipledger-cni', routes: [{}] } }), 7, 'ipam.routes.0.dst'],
+    [{}, configured({ runtimeConfig: { ips: '10.0.0.9' } }), 7, 'runtimeConfig.ips'],
     [{ CNI_ARGS: 'IP=ten' }, configured(), 7, '"ten"'],
   ])('%j %s', (env, stdin, code, words) => {
     const error = refusal(env, stdin)
@@ -111,14 +114,22 @@ describe('errors name what is wrong, with the code of the specification', () => 
     },
   )
 
-  test('DEL needs no namespace', () => {
-    expect(readCall({ ...ENV, CNI_COMMAND: 'DEL', CNI_NETNS: undefined }, configured()).netns).toBe('')
+  test('DEL needs no namespace and no ipam, GC no attachment', () => {
+    const { netns, config } = readCall(
+      { ...ENV, CNI_COMMAND: 'DEL', CNI_NETNS: undefined },
+      '{"cniVersion":"1.0.0"}',
+    )
+    expect([netns, config.ipam.network]).toEqual(['', 'default'])
+    expect(readCall({ CNI_COMMAND: 'GC' }, configured()).owner).toBeNull()
   })
 
-  test('in the version of whoever asks', () => {
-    const told = failure(versionOf(configured({ cniVersion: '0.4.0' })), new CniError('tryAgain', 'later'))
-    expect(told.exitCode).toBe(1)
-    expect(JSON.parse(told.stdout)).toEqual({ cniVersion: '0.4.0', code: 11, msg: 'later' })
+  test.each([
+    ['{ "cniVersion" : "0.4.0", ', new CniError('tryAgain', 'later'), '0.4.0', 11, 'later'],
+    ['nonsense', new Error('odd'), '1.0.0', 100, 'internal error: Error: odd'],
+  ])('in the version of the call: %s', (stdin, error, cniVersion, code, msg) => {
+    const { exitCode, stdout } = failure(versionOf(stdin), error)
+    expect(exitCode).toBe(1)
+    expect(JSON.parse(stdout)).toEqual({ cniVersion, code, msg })
   })
 })
 
@@ -128,13 +139,16 @@ describe('results', () => {
       address: '10.0.0.9',
       subnet: '10.0.0.0/24',
       gateway: '10.0.0.1',
-      options: { routes: [{ destination: '10.9.0.0/16', gateway: '10.0.0.2' }], dns: ['10.0.0.53'] },
+      options: {
+        routes: [{ destination: '10.9.0.0/16', gateway: '10.0.0.2' }, { destination: '10.8.0.0/16' }],
+        dns: ['10.0.0.53'],
+      },
     }),
     create(LeaseSchema, { address: 'fd00::9', subnet: 'fd00::/64', options: { dns: ['10.0.0.53'] } }),
   ]
-  const told = (cniVersion: string, ipam: object = {}) => {
+  const told = (cniVersion: string, ipam: object = {}, of = leases) => {
     const { config } = readCall(ENV, configured({ cniVersion, ipam: { type: 'ipledger-cni', ...ipam } }))
-    return JSON.parse(addresses(config, leases).stdout)
+    return JSON.parse(addresses(config, of).stdout)
   }
 
   test.each(VERSIONS)('%s', (version) => {
@@ -145,9 +159,15 @@ describe('results', () => {
         { ...(before1 && { version: '4' }), address: '10.0.0.9/24', gateway: '10.0.0.1' },
         { ...(before1 && { version: '6' }), address: 'fd00::9/64' },
       ],
-      routes: [{ dst: '0.0.0.0/0' }, { dst: '10.9.0.0/16', gw: '10.0.0.2' }],
+      routes: [{ dst: '0.0.0.0/0' }, { dst: '10.9.0.0/16', gw: '10.0.0.2' }, { dst: '10.8.0.0/16' }],
       dns: { nameservers: ['10.0.0.53'] },
     })
+  })
+
+  test('nothing said of routes and resolvers', () => {
+    const plain = create(LeaseSchema, { address: '10.0.0.9', subnet: '10.0.0.0/24' })
+    expect(told('1.0.0', {}, [plain])).toMatchObject({ routes: [], dns: {} })
+    expect(told('1.0.0', {}, [plain]).dns).toEqual({})
   })
 
   test("the configuration's resolvers go before the pool's", () => {

@@ -4,9 +4,17 @@ import {
   type Attention,
   AttentionList,
   attentionOf,
+  coverageOf,
+  currentReports,
   type Findings,
+  placedBefore,
+  recoveryEnd,
+  recoveryOf,
   sourceStatus,
+  suspensionsOf,
+  witnessesOf,
 } from '../../src/core/attention.ts'
+import { isHeld } from '../../src/core/image.ts'
 import { POLICY } from '../../src/core/policy.ts'
 import { attentionToLeases } from '../../src/ledger/read-attention.ts'
 import { played } from '../support/stored-scene.ts'
@@ -15,6 +23,7 @@ import {
   boundTo,
   command,
   enable,
+  HOUR,
   lists,
   MINUTE,
   network,
@@ -30,6 +39,7 @@ import {
   source,
 } from './given.ts'
 
+const KEPT = 'nothing that it watches is taken back'
 const NOTHING: Findings = { lookUps: [], differences: [] }
 
 async function waiting(
@@ -44,6 +54,9 @@ async function waiting(
   return list.items()
 }
 
+const called = (id: string) => command({ type: 'unknownSource', source: id })
+const partialOf = (id: string) => lists(id, [], { complete: false })
+
 const codesOf = async (scene: Scene, found: Partial<Findings> = {}) =>
   (await waiting(scene, found)).map(({ code, source: id, address, count }) =>
     [code, id, address, count === 1 ? '' : count].join(' ').trim(),
@@ -53,10 +66,157 @@ const ofLeases = async (scene: Scene) => (await codesOf(scene)).filter((one) => 
 const textOf = async (scene: Scene, code: string) =>
   (await waiting(scene)).find((one) => one.code === code)?.text
 
+const era = command({ type: 'beginEra', above: 9, recovering: true, why: 'restored' })
+
+describe('what suspends', () => {
+  const room: Step = [network, pool('10.0.0.0/28')]
+  const hold = (cause: string, more: object = {}) =>
+    command({ type: 'hold', hold: cause, why: 'so', ...more })
+  test.each<[string, Step, readonly unknown[]]>([
+    ['nothing', room, [[], [], []]],
+    ['a recovery that its sources end', [room, source('s'), era], [[1_000], [1_000], [1_000]]],
+    ['a recovery without sources', [room, era], [[null], [null], [null]]],
+    ['a source ahead', [room, hold('SOURCE_AHEAD')], [[null], [null], [null]]],
+    ['a clock that was set', [room, hold('CLOCK', { stepMs: 3_000 }), after(SECOND)], [[], [2_000], [2_000]]],
+    ['… and has caught up', [room, hold('CLOCK', { stepMs: 3_000 }), after(4 * SECOND)], [[], [0], [0]]],
+    ['too many reaps', [room, hold('TOO_MANY_REAPS')], [[], [], [null]]],
+    ['two', [room, source('s'), era, hold('SOURCE_AHEAD')], Array(3).fill([1_000, null])],
+  ])('%s: each use, and when to try again', (_, step, expected) => {
+    const { image, now } = played(step)
+    const uses = ['RESERVE', 'REAP', 'REAP_ABSENT'] as const
+    expect(
+      uses.map((use) => suspensionsOf(image, now, use).map((suspension) => suspension.retryAfterMs)),
+    ).toEqual(expected)
+  })
+})
+
+describe('a recovery', () => {
+  const room: Step = [network, pool('10.0.0.0/28')]
+  test.each<[string, Step, number]>([
+    ['for its least time', room, POLICY.recoveryMs],
+    ['as long as a pool promises', [room, pool('10.1.0.0/28', { name: 'b', confirmWithinMs: HOUR })], HOUR],
+    ['as long as a lease promises', [room, reserve('a/1', { confirmWithinMs: 2 * HOUR })], 2 * HOUR],
+    [
+      'not for one in quarantine',
+      [room, reserve('a/1', { confirmWithinMs: HOUR }), quarantine('10.0.0.1')],
+      POLICY.recoveryMs,
+    ],
+  ])('goes on %s', (_, step, lasts) => {
+    const { image, now } = played(step, era)
+    expect(recoveryEnd(image)).toBe(now + lasts)
+    expect(recoveryEnd(played(step).image)).toBe(0)
+  })
+
+  const promise = reserve('a/1', { confirmWithinMs: HOUR })
+  const warm: Step = [room, source('s'), lists('s', []), lists('s', [])]
+  const twice: Step = [lists('s', []), lists('s', [])]
+  test.each<[string, Step, readonly string[], readonly string[]]>([
+    ['counts nothing of the era before', [warm, era], ['s'], []],
+    ['… and one report is too few', [warm, era, after(HOUR), lists('s', [])], ['s'], []],
+    ['… and two are too early', [warm, era, twice], ['s'], []],
+    [
+      '… until the last was begun in time',
+      [warm, source('t'), promise, era, twice, twice, after(HOUR), twice],
+      ['t'],
+      [],
+    ],
+    ['waits for one that calls and never reported', [warm, era, called('c'), register('c')], ['s'], ['c']],
+    ['waits for no source that is retired', [warm, command({ type: 'retireSource', id: 's' }), era], [], []],
+    ['… nor for one in dry run', [room, source('s'), register('d'), era], ['s'], []],
+    ['waits for who calls and is not known', [warm, era, called('c')], ['s'], ['c']],
+    [
+      '… and has sent no complete list',
+      [warm, era, called('c'), register('c'), partialOf('c')],
+      ['s'],
+      ['c'],
+    ],
+    ['… until it has', [warm, era, called('c'), register('c'), lists('c', [])], ['s'], []],
+    ['… or is enabled', [warm, era, called('c'), register('c'), enable('c')], ['s', 'c'], []],
+  ])('%s', (_, step, unreported, unknown) => {
+    const { image, now, freshness } = played(step)
+    const recovery = recoveryOf({ image, now, freshness: (id) => freshness.get(id) })
+    expect(recovery).toMatchObject({ unreported, unknown })
+  })
+
+  test('is none in another time', () => {
+    const { image, now } = played(warm)
+    expect(recoveryOf({ image, now, freshness: () => undefined })).toBeNull()
+  })
+})
+
+test('a hold and a recovery name the command that ends them', () => {
+  const scene = played(
+    network,
+    source('s'),
+    era,
+    command({ type: 'hold', hold: 'CLOCK', why: 'so', stepMs: 3_000 }),
+  )
+  const { image } = played(network, era, command({ type: 'hold', hold: 'SOURCE_AHEAD', why: 'so' }))
+  const texts = [...suspensionsOf(scene.image, scene.now, 'REAP'), ...suspensionsOf(image, 0, 'REAP')].map(
+    ({ text }) => text,
+  )
+  const until = new Date(scene.image.network!.holds.CLOCK!.details.until!).toISOString()
+  expect(texts).toEqual([
+    expect.stringMatching(
+      /nothing is handed out or taken back until every enabled source .*: ipledger network get net$/,
+    ),
+    `network net is held (CLOCK): so. Nothing is taken back until ${until}, or until an operator ends the hold: ipledger network resume net`,
+    expect.stringMatching(
+      /because no source is enabled, only an operator ends that: ipledger recover --end net$/,
+    ),
+    'network net is held (SOURCE_AHEAD): so. Nothing is handed out or taken back until an operator ends the hold: ipledger recover net, or ipledger network resume net',
+  ])
+})
+
+test('what was placed on a node, and is held, and what of it its source lists', () => {
+  const { image } = played(
+    [network, pool('10.0.0.0/28'), source('n1', { node: 'n1' }), source('all')],
+    ['x/1', 'y/1', 'z/1', 'q/1'].map((who) => reserve(who, { node: 'n1', confirmed: true })),
+    [reserve('w/1', { node: 'n2', confirmed: true }), release('z/1')],
+    [
+      lists('n1', ['x/1@10.0.0.1', 'q/1@10.0.0.4']),
+      lists('n1', ['x/1@10.0.0.1']),
+      lists('all', ['y/1@10.0.0.2']),
+    ],
+  )
+  const of = (id: string) => placedBefore(image, image.sources.get(id)!)
+  expect([of('n1'), of('all')]).toEqual([
+    { placed: 3, listed: 1 },
+    { placed: 0, listed: 0 },
+  ])
+})
+
+test.each<[string, Step, readonly string[]]>([
+  ['who listed its owner, of whatever kind it is a source', lists('pods', ['x/1@10.0.0.1']), ['pods']],
+  ['not who listed another', lists('pods', ['y/1@10.0.0.1']), []],
+  ['not who listed nobody known', lists('pods', ['?@10.0.0.1']), []],
+  ['of what nobody holds, who listed anything', lists('pods', ['?@10.0.0.2']), ['pods']],
+])('a witness is %s', (_, list, ids) => {
+  const room: Step = [network, pool('10.0.0.0/28'), source('pods', { ownerKinds: ['pod'], families: [6, 4] })]
+  const { image } = played(room, reserve('x/1', { node: 'n1', confirmed: true }), list)
+  const record = image.records.get('10.0.0.2') ?? image.records.get('10.0.0.1')
+  expect(isHeld(record) && [...witnessesOf(image, record, () => [])]).toEqual(ids)
+})
+
+test.each<[string, Step, readonly string[], string?]>([
+  ['the whole network, and its node', [source('all'), source('n1', { node: 'n1' })], ['all', 'n1']],
+  ['none of another node', [source('n2', { node: 'n2' })], []],
+  ['none in dry run', [register('d')], []],
+  ['none that is retired', [source('r'), command({ type: 'retireSource', id: 'r' })], []],
+  ['none of another kind', [source('p', { ownerKinds: ['pod'] })], []],
+  ['none of the other family', [source('v6', { families: [6] })], []],
+  ['the whole network once, if it is on no node', [source('all')], ['all'], ''],
+])('a lease is covered by %s', (_, sources, ids, node = 'n1') => {
+  const { image } = played(network, pool('10.0.0.0/28'), sources, reserve('x/1', { node }))
+  const record = image.records.get('10.0.0.1')
+  const covering = isHeld(record) ? coverageOf(image)(record) : []
+  expect(covering.map(({ declaration }) => declaration.id)).toEqual(ids)
+})
+
 describe('of sources', () => {
   const one = [network, pool('10.0.0.0/28'), source('s')]
   const good: Step = [one, lists('s', []), lists('s', []), lists('s', [])]
-  const partial = lists('s', [], { complete: false })
+  const partial = partialOf('s')
 
   test.each<[string, Step, string]>([
     ['that never reported', [network, register('s'), enable('s')], 'COLD'],
@@ -67,11 +227,7 @@ describe('of sources', () => {
     ['whose last lists are partial', [good, partial], 'GOOD'],
     ['… for two intervals', [good, after(MINUTE), partial, after(SECOND)], 'PARTIAL'],
     ['whose first list is partial', [network, register('s'), enable('s'), partial], 'PARTIAL'],
-    [
-      'in a new era',
-      [good, command({ type: 'beginEra', above: 0, recovering: true, why: 'restored' })],
-      'COLD',
-    ],
+    ['in a new era', [good, era], 'COLD'],
   ])('%s: %s', (_, step, status) => {
     const { image, now, freshness } = played(step)
     const { era } = image.network!
@@ -79,11 +235,41 @@ describe('of sources', () => {
   })
 })
 
+test.each<[string, Step, string, number, string]>([
+  ['not since it was registered', [enable('s'), after(SECOND)], 'COLD', SECOND, KEPT],
+  ['… but since its epoch began', [enable('s'), lists('s', []), after(SECOND)], 'COLD', SECOND, KEPT],
+  ['not since it was enabled', [enable('s'), lists('s', []), after(HOUR)], 'SILENT', HOUR, KEPT],
+  [
+    'since its first partial list',
+    [enable('s'), partialOf('s'), lists('s', [], { complete: false, because: ['a', 'b'] }), after(SECOND)],
+    'PARTIAL',
+    31 * SECOND,
+    `${KEPT} (a, b)`,
+  ],
+])('a source is as it is %s', async (_, step, status, since, text) => {
+  const scene = played(network, register('s'), after(SECOND), step)
+  const [one] = await waiting(scene)
+  expect([one!.code, scene.now - one!.since]).toEqual([`SOURCE_${status}`, since])
+  expect(one!.text.endsWith(text)).toBe(true)
+})
+
+test('reports of another epoch say nothing of this one', () => {
+  const { image, freshness } = played(network, source('s'))
+  const fresh = { ...freshness.get('s')!, epoch: 'e0' }
+  expect(currentReports(0, image.sources.get('s')!, fresh)).toBeUndefined()
+})
+
 describe('of a network', () => {
   test('the worst first, one for each code and source, with the oldest of many', async () => {
     const scene = played(
-      [network, pool('10.0.0.0/24'), source('n1', { node: 'n1' }), source('n2', { node: 'n2' })],
-      ['a', 'b', 'c'].map((who) => [reserve(who), after(SECOND)]),
+      [
+        network,
+        pool('10.0.0.0/24'),
+        source('n1', { node: 'n1' }),
+        source('n2', { node: 'n2' }),
+        register('d'),
+      ],
+      [3, 1, 2].map((n) => [reserve(`x${n}`, { claims: [{ address: `10.0.0.${n}` }] }), after(SECOND)]),
       [
         quarantine('10.0.0.9'),
         command({ type: 'hold', hold: 'TOO_MANY_REAPS', why: 'test' }),
@@ -100,7 +286,7 @@ describe('of a network', () => {
       'SOURCE_SILENT n1',
       'SOURCE_SILENT n2',
       'OPERATOR_ONLY  10.0.0.9',
-      'NO_WITNESS  10.0.0.1 3',
+      'NO_WITNESS  10.0.0.3 3',
     ])
   })
 
@@ -108,6 +294,7 @@ describe('of a network', () => {
     const scene = played(
       [network, pool('10.0.0.0/24'), source('n1', { node: 'n1' }), quarantine('10.0.0.9')],
       Array.from({ length: 12 }, (_, i) => reserve(`x${i}`)),
+      command({ type: 'hold', hold: 'TOO_MANY_REAPS', why: 'test' }),
     )
     const seen: string[] = []
     for (let after = ''; ; ) {
@@ -117,23 +304,31 @@ describe('of a network', () => {
       after = new AttentionList({ isEach: true }).positionOf(items.at(-1)!)
     }
     const leases = [1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13]
-    expect(seen).toEqual([9, ...leases].map((last) => `10.0.0.${last}`))
+    expect(seen).toEqual(['', ...[9, ...leases].map((last) => `10.0.0.${last}`)])
   })
 
   test.each([POLICY.unknownSources - 1, POLICY.unknownSources])(
     'a recovery with %i unknown sources says which it waits for',
     async (count) => {
       const ids = Array.from({ length: count }, (_, i) => `c${i}`)
-      const scene = played(
-        [network, source('s'), command({ type: 'beginEra', above: 9, recovering: true, why: 'restored' })],
-        ids.map((id) => command({ type: 'unknownSource', source: id })),
-      )
+      const scene = played([network, source('s'), era], ids.map(called))
       const text = await textOf(scene, 'NETWORK_RECOVERING')
       const isFull = count === POLICY.unknownSources
       expect(text?.includes(`because ${count} unknown sources have called, only an operator`)).toBe(isFull)
       expect((await codesOf(scene)).filter((one) => one.startsWith('SOURCE_UNKNOWN'))).toHaveLength(count)
     },
   )
+
+  test('of the sources that called, those that are not known yet', async () => {
+    const scene = played(
+      [network, source('s'), era, called('c'), register('c'), lists('c', [])],
+      boundTo('n9', called('d')),
+    )
+    expect((await codesOf(scene)).filter((one) => one.startsWith('SOURCE_UNKNOWN'))).toEqual([
+      'SOURCE_UNKNOWN d',
+    ])
+    expect(await textOf(scene, 'SOURCE_UNKNOWN')).toMatch(/ \(it called from node n9\)$/)
+  })
 
   test('look-ups that fail, of leases that have not changed since', async () => {
     const scene = played(network, pool('10.0.0.0/28'), reserve('a'), reserve('b'))
@@ -199,6 +394,44 @@ describe('what nodes list of others', () => {
 
   const free = (from: number, count: number) =>
     Array.from({ length: count }, (_, index) => `reserve:free@10.0.0.${from + index}`)
+
+  const x = reserve('x/1', { node: 'n1', confirmed: true })
+  test.each<[string, Step, Step]>([
+    ['nobody known', x, lists('n2', ['?@10.0.0.1'])],
+    ['another no more', x, [lists('n2', ['y/1@10.0.0.1']), lists('n2', [])]],
+    ['another, and sees the whole network', x, [source('all'), lists('all', ['y/1@10.0.0.1'])]],
+    ['what is in no pool', x, lists('n2', ['y/1@192.168.0.1'])],
+    ['free addresses no more', x, [lists('n2', free(1, 65)), lists('n2', [])]],
+    [
+      'another inside a block',
+      [
+        pool('10.1.0.0/24', { name: 'blocks', prefixLength: 28 }),
+        reserve('x/1', { node: 'n1', confirmed: true, claims: [{ pools: ['blocks'] }] }),
+      ],
+      lists('n2', ['y/1@10.1.0.0']),
+    ],
+  ])('not %s', async (_, held, listed) => {
+    expect(await ofLeases(played(network, pool('10.0.0.0/24'), nodes, held, listed))).toEqual([])
+  })
+
+  test('the least limit of the pools counts', async () => {
+    const pools = [pool('10.0.0.0/24', { nodeLimit: 2 }), pool('10.1.0.0/24', { name: 'other' })]
+    const list = ['reserve:free@10.0.0.1', ...[1, 2].map((n) => `reserve:free@10.1.0.${n}`)]
+    expect(await ofLeases(played(network, ...pools, nodes, lists('n2', list)))).toEqual([
+      'LISTS_FREE_ADDRESSES n2 10.0.0.1 3',
+    ])
+  })
+
+  test('a lease of no node is said to be on none', async () => {
+    const scene = played(
+      network,
+      pool('10.0.0.0/28'),
+      nodes,
+      reserve('x/1', { confirmed: true }),
+      lists('n2', ['y/1@10.0.0.1']),
+    )
+    expect(await textOf(scene, 'LISTED_ELSEWHERE')).toContain('holds 10.0.0.1 on no node and keeps')
+  })
 
   test.each([
     [64, {}, []],

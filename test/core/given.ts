@@ -378,6 +378,7 @@ type ReportOptions = {
   readonly head?: number
   readonly proven?: boolean
   readonly complete?: boolean
+  readonly because?: readonly string[]
 }
 
 /** A whole list; 30 s after the one before. */
