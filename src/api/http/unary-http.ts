@@ -67,7 +67,6 @@ export class UnaryHttp {
       const json = await rpc.answer(method, await decode(method, body, isJson), call)
       // Text goes out in one piece with the header; bytes take a second buffer.
       answer = isJson ? JSON.stringify(json) : toBinary(method.desc.output, messageOf(method, json))
-      call.span.end('OK', '')
     } catch (error) {
       const refusal = rpc.toConnectError(method, call, error)
       // The rest of the request is not read, so the connection is of no further use.
@@ -82,6 +81,7 @@ export class UnaryHttp {
       'content-length': Buffer.byteLength(answer),
     })
     response.end(answer)
+    if (status === 200) call?.span.end('OK', '')
   }
 }
 
