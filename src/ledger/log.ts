@@ -83,7 +83,7 @@ export type Loaded = Readonly<Pick<Image, 'head' | 'at' | 'digest' | 'network'>>
   readonly pools: readonly PoolRow[]
   readonly sources: readonly SourceState[]
   readonly sightings: readonly Sighting[]
-  /** In pages, so that other work has its turn. */
+  /** In pages, so that other work runs between them. */
   readonly records: AsyncIterable<readonly AddressRecord[]>
   /** Events of the last hour that closings and the breaker follow from, in order. */
   readonly recent: AsyncIterable<readonly Chained[]>

@@ -1,5 +1,6 @@
 /** What is counted, how much of it, and what a configuration asks for. */
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import { setImmediate } from 'node:timers/promises'
 import { afterEach, describe, expect, test } from 'vitest'
 import { readConfig } from '../../src/config.ts'
 import type { LedgerEvent } from '../../src/core/event.ts'
@@ -61,6 +62,8 @@ describe('counting', () => {
     event({ type: 'lease.reaped', cause: 'PROVEN_ABSENT' })
     event({ type: 'era.begun', cause: 'ERA', details: { era: 1, why: 'restored' } })
     tell.clockStep(-5_000)
+    // A batch is counted once its callers have their answers.
+    await setImmediate()
     expect(await page()).toEqual(
       expect.arrayContaining([
         'ipledger_batches_total{outcome="committed"} 1',
