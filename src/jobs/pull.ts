@@ -42,7 +42,6 @@ export class Pull {
 
   readonly run = async (context: JobContext, stayMs = STAY_MS): Promise<Done> => {
     const { signal, ledger } = context
-    const end = performance.now() + stayMs
     const limited = limitTo(AT_ONCE)
     const done = { pulled: 0, failed: 0 }
     const pullUntilEnd = async (entry: Entry): Promise<void> => {
@@ -60,6 +59,7 @@ export class Pull {
       }
     }
     await this.#schedule(context)
+    const end = performance.now() + stayMs
     await Promise.all([...this.#entries.values()].map(pullUntilEnd))
     return done
   }
