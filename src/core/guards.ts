@@ -172,7 +172,7 @@ const LISTS = {
   named: [...TAKEN, ...POOL, ...FREE],
   /** Of an address that its last holder prefers. */
   previous: [...TAKEN, ...FREE],
-  /** Of what comes out of the queues of free addresses: they hold nothing that the others would refuse. */
+  /** Of the next free address of a pool: the queues of free addresses have none that the other guards refuse. */
   candidate: [SEEN_BY_CALLER, NODE_LIMIT],
   reap: JUDGE_RULES,
   /** What the image alone says of a lease, so that most are not judged: the rule of the same name of `JUDGE_RULES`. */
@@ -276,8 +276,8 @@ export function isNodeFull(
 }
 
 /**
- * Of a caller that is bound to a node what is placed elsewhere is only an address that is taken: not its own, not an older
- * life, not in a limit.
+ * For a caller that is bound to a node, a lease on another node is only a taken address. It is not the caller's own, it is no
+ * older life of it, and it does not count in its limits.
  */
 export function isPlacedFor(guards: Guards, { node }: Actor, record: AddressRecord): boolean {
   return node === null || record.node === node || !guards.ONE_NODE_TOUCHES_ITS_OWN

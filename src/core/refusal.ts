@@ -59,7 +59,7 @@ export function networkNotFound(network: string): Refusal {
   return refusal('NETWORK_NOT_FOUND', `network ${network} does not exist; create it first`, { network })
 }
 
-/** Null: what is to be changed is at the version that was looked at, or no version was given. */
+/** Null: no version was given, or it is the present one. */
 export function atVersion(
   what: string,
   version: number,
