@@ -249,7 +249,7 @@ export function decideReapNode(batch: Batch, command: Command<'reapNode'>): Answ
   const reporting = reportingFrom(batch, node)
   if (reporting !== null) return reporting
   const isElsewhere = (one: Sighting) => {
-    const at = image.sources.get(one.source)?.declaration.node ?? ''
+    const at = image.sources.get(one.source)!.declaration.node
     return isLive(one) && (at === '' ? one.node !== node : at !== node)
   }
   const isKept = ({ address }: HeldRecord) =>
@@ -323,7 +323,7 @@ export function expiresAt(
   { image, guards }: Pick<Batch, 'image' | 'guards'>,
   record: AddressRecord,
 ): number | null {
-  if (record.state !== 'RESERVED' || record.confirmBy === null) return null
+  if (record.confirmBy === null) return null
   if (guards.expire.some(({ keeps }) => keeps(image, record as HeldRecord))) return null
   if (!guards.GRACE_AFTER_THE_DEADLINE) return record.confirmBy
   return confirmableUntil(record, reapPolicy(image.pools.get(record.poolId)!.pool.reapPolicy).confirmGraceMs)

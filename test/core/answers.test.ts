@@ -1,5 +1,6 @@
 /** What a command about a lease answers or is refused with: the reason, what it is about, and when to try again. */
 import { expect, test } from 'vitest'
+import { POLICY } from '../../src/core/policy.ts'
 import {
   after,
   boundTo,
@@ -7,9 +8,11 @@ import {
   confirm,
   expire,
   given,
+  HOUR,
   lists,
   MINUTE,
   network,
+  on,
   owner,
   pool,
   quarantine,
@@ -152,6 +155,27 @@ test.each<[string, Step, One, string, object, number?]>([
     'VERSION_MISMATCH',
     { number: '9', beyondHead: '3' },
   ],
+  [
+    'a Confirm by an owner of what nobody holds',
+    [room, quarantine('10.0.0.5')],
+    of('x/1', 3),
+    'ILLEGAL_STATE',
+    { leaseId: 'net/3', address: '10.0.0.5' },
+  ],
+  [
+    'a Confirm of a quarantined lease whose pool gave no other',
+    [x, quarantine('10.0.0.1')],
+    confirm('x/1'),
+    'ILLEGAL_STATE',
+    { ...held, state: 'QUARANTINED' },
+  ],
+  [
+    'a Reap of an id beyond the log',
+    x,
+    byToken('reap', 9, { version: 3 }),
+    'LEASE_NOT_FOUND',
+    { beyondHead: '3' },
+  ],
   ['a node in a recovery', [x, era], reapNode('n1'), 'NETWORK_RECOVERING', { network: 'net' }],
   ['a node that reports', watched, reapNode('n1'), 'ILLEGAL_STATE', { node: 'n1', source: 's' }],
 ])('%s is refused', (_, before, when, reason, metadata, retryAfterMs) => {
@@ -221,9 +245,99 @@ test.each<[string, Step, One, readonly string[], readonly string[]]>([
     ['source.reported s -10.0.0.5', 'lease.reaped 10.0.0.1 REAPED #6', 'lease.reaped 10.0.0.5 REAPED #8'],
     ['10.0.0.1 REAPED #6', '10.0.0.5 REAPED #8'],
   ],
+  [
+    '… up to the head that was seen',
+    [watched, lists('s', ['y/1@10.0.0.5']), after(2 * MINUTE)],
+    reapNodeAt(6).step,
+    ['source.reported s -10.0.0.5', 'lease.reaped 10.0.0.1 REAPED #6'],
+    ['10.0.0.1 REAPED #6'],
+  ],
+  [
+    '… and what was listed behind it stays',
+    [watched, lists('s', ['y/1@10.0.0.5']), after(2 * MINUTE)],
+    reapNodeAt(5).step,
+    ['source.reported s'],
+    [],
+  ],
+  [
+    'a source of the whole network that lists a lease on the node does not keep it',
+    [room, source('s'), reserve('x/1', { node: 'n1' }), on('n1', lists('s', ['x/1@10.0.0.1']))],
+    reapNode('n1'),
+    ['lease.reaped 10.0.0.1 REAPED #6'],
+    ['10.0.0.1 REAPED #6'],
+  ],
+  [
+    '… one that lists it on another does',
+    [room, source('s'), reserve('x/1', { node: 'n1' }), on('n2', lists('s', ['x/1@10.0.0.1']))],
+    reapNode('n1'),
+    [],
+    [],
+  ],
+  [
+    'a Confirm of the fresh lease, beside the quarantined one of its pool',
+    [x, quarantine('10.0.0.1'), reserve('x/1', { node: 'n1' })],
+    confirm('x/1'),
+    ['lease.confirmed 10.0.0.2 ACTIVE #5'],
+    ['10.0.0.2 ACTIVE #5'],
+  ],
+  [
+    'a Reserve again with a nearer deadline leaves that of the promise',
+    [room, reserve('x/1', { confirmWithinMs: HOUR }), after(HOUR / 2)],
+    reserve('x/1', { confirmWithinMs: MINUTE }),
+    [],
+    ['10.0.0.1 RESERVED #3 reused'],
+  ],
+  [
+    'a Release long after the Release',
+    [x, release('x/1'), after(POLICY.retryHorizonMs)],
+    release('x/1'),
+    [],
+    ['10.0.0.1 RELEASED #3'],
+  ],
+  [
+    'a Release again of an earlier life',
+    [x, release('x/1'), reserve('x/2'), release('x/2')],
+    release('x/1'),
+    [],
+    ['10.0.0.1 RELEASED #3'],
+  ],
+  [
+    'a Release of what a source lists for an owner it does not know',
+    [room, source('s'), reserve('x/1'), release('x/1', 'UNCONFIRMED'), lists('s', ['?@10.0.0.1'])],
+    release('x/1'),
+    [],
+    ['10.0.0.1 QUARANTINED #6'],
+  ],
+  [
+    'a Release of an address that nobody holds, and a source lists',
+    [room, source('s'), quarantine('10.0.0.5'), lists('s', ['y/1@10.0.0.5'])],
+    release(6),
+    [],
+    ['10.0.0.5 QUARANTINED #6'],
+  ],
+  [
+    'a Quarantine of a free address by a node',
+    room,
+    boundTo('n2', quarantine('10.0.0.5')),
+    ['lease.quarantined 10.0.0.5 QUARANTINED OPERATOR #3'],
+    ['10.0.0.5 QUARANTINED #3'],
+  ],
 ])('%s', (_, before, when, events, leases) => {
   given(before)
     .when(when)
     .then(...events)
     .answers(...leases)
+})
+
+test.each<[string, Step, One, object | null]>([
+  ['a Release', x, release('x/1'), null],
+  ['a Release of a node', x, boundTo('n1', release('x/1')), { tokenNode: 'n1' }],
+  [
+    'a list that ends with its node',
+    [watched, lists('s', ['y/1@10.0.0.5']), after(2 * MINUTE)],
+    reapNodeAt(5).step,
+    { source: 's', epoch: 'e1', sequence: 0, head: 5, appeared: [], vanished: [], closed: true },
+  ],
+])('the details of %s', (_, before, when, details) => {
+  expect(given(before).when(when).scene.events.at(-1)).toMatchObject({ details })
 })
