@@ -24,7 +24,6 @@ import {
   freedByHolder,
   type HeldRecord,
   type Image,
-  isHeld,
   leasesOfAttachment,
   leasesOfHolder,
   type PoolState,
@@ -81,10 +80,8 @@ export function decideReserve(batch: Batch, command: Reserve): Answer | Refusal 
 export function quarantineSeen(batch: Batch, command: Reserve, undone: readonly LedgerEvent[]): void {
   for (const event of undone) {
     if (!('record' in event) || event.record.quarantine?.reason !== 'FOREIGN') continue
-    const { address } = event.record
-    const block = blockAt(batch.image, address)
-    if (block !== null && !isHeld(batch.image.records.get(address)))
-      seenByCaller(batch, command, block.poolState, address)
+    const { poolId, address } = event.record
+    seenByCaller(batch, command, batch.image.pools.get(poolId)!, address)
   }
 }
 

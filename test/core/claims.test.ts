@@ -9,8 +9,10 @@ import {
   command,
   expire,
   given,
+  HOUR,
   MINUTE,
   network,
+  owner,
   pool,
   reapNode,
   release,
@@ -81,6 +83,60 @@ describe('the pools of a claim', () => {
   })
 })
 
+describe('the address of a claim', () => {
+  const plain = [network, pool('10.0.0.0/26')]
+  const live = (count: number) => Array.from({ length: count }, (_, at) => `10.0.0.${at + 1}`)
+  const earlier = [plain, reserve('x/1'), release('x/1'), after(5 * MINUTE)]
+
+  test('is the last one of its holder only where the claim prefers it, and of its own pools', () => {
+    given(earlier).when(reserve('x/2')).then('lease.reserved 10.0.0.2 RESERVED #5')
+    const prefer = { claims: [{ pools: ['pool'], preferPrevious: true }] }
+    given(earlier).when(reserve('x/2', prefer)).then('lease.reserved 10.0.0.1 RESERVED #5')
+    const other = [plain, named('b', '10.0.1.0/28'), reserve('x/1', { claims: [{ pools: ['b'] }] })]
+    given(other, release('x/1'), after(5 * MINUTE))
+      .when(reserve('x/2', prefer))
+      .then('lease.reserved 10.0.0.1 RESERVED #6')
+  })
+
+  test('that its caller sees live is quarantined, and not one that is held', () => {
+    const seen = { claims: [{ address: '10.0.0.1' }], liveAddresses: ['10.0.0.1'] }
+    given(plain)
+      .when(reserve('x/1', seen))
+      .then('lease.quarantined 10.0.0.1 QUARANTINED FOREIGN #3', 'refused ADDRESS_QUARANTINED')
+    given(plain, reserve('y/1')).when(reserve('x/1', seen)).then('refused ADDRESS_TAKEN')
+  })
+
+  test('is refused, and not looked for in the next pool, after 32 in a row that its caller sees', () => {
+    const both = [plain, named('b', '10.0.1.0/28')]
+    const seen = (count: number) =>
+      given(both).when(reserve('x/1', { claims: [{ pools: ['pool', 'b'] }], liveAddresses: live(count) }))
+    const { said, outcome } = seen(32)
+    assert.equal(said.refused, 'ALL_CANDIDATES_LIVE')
+    assert.equal(said.events.length, 32)
+    const metadata = { pool: 'pool', skips: '32', skipped: live(32).join(',') }
+    assert.deepEqual(!outcome.ok && outcome.refusal.metadata, metadata)
+    assert.equal(seen(31).said.events.at(-1), 'lease.reserved 10.0.0.32 RESERVED #35')
+  })
+})
+
+test.each([
+  ['another workload of its name on another node', { uid: 'u2' }, 'n1', 'n2', false],
+  ['… placed on none', { uid: 'u2' }, '', 'n2', true],
+  ['… by a Reserve that names no node', { uid: 'u2' }, 'n1', '', true],
+  ['… that is a pod', { uid: 'u2', kind: 'pod' }, 'n1', 'n2', true],
+  ['an earlier life of it on another node', {}, 'n1', 'n2', true],
+])('%s is superseded, or the Reserve refused', (_, differs, node, newNode, isSuperseded) => {
+  const older = { ...owner('x/1'), ...differs }
+  const newer = { ...owner('x/2'), kind: older.kind }
+  given([network, pool('10.0.0.0/28')], reserve(older, { node }))
+    .when(reserve(newer, { node: newNode }))
+    .then(
+      ...(isSuperseded
+        ? ['lease.quarantined 10.0.0.1 QUARANTINED SUPERSEDED #3', 'lease.reserved 10.0.0.2 RESERVED #5']
+        : ['refused ILLEGAL_STATE']),
+    )
+})
+
 describe('what a pool sets', () => {
   const promised = [network, pool('10.0.0.0/28', { confirmWithinMs: MINUTE })]
 
@@ -129,6 +185,8 @@ describe('what a command says of a lease is written down', () => {
     })
     const again = given(network, pool('10.0.0.0/28'), said).when(reserve('x/1', { node: 'n2' }))
     assert.partialDeepStrictEqual(record(again), { node: 'n2', labels: { a: 'b' } })
+    const silent = given(network, pool('10.0.0.0/28'), said, after(HOUR)).when(reserve('x/1'))
+    assert.partialDeepStrictEqual(record(silent), { node: 'n1', labels: { a: 'b' } })
   })
 
   test('UpdateLabels replaces the labels, at the version it names', () => {

@@ -10,6 +10,7 @@ import {
   owner,
   pool,
   quarantine,
+  register,
   release,
   reserve,
   type Step,
@@ -187,6 +188,75 @@ test.each<[string, Step, Exclude<Step, readonly Step[]>, string, object, number?
   const refused = outcome.ok ? null : outcome.refusal
   expect(refused).toMatchObject({ reason, metadata })
   expect(refused?.retryAfterMs).toBe(retryAfterMs)
+})
+
+const v6 = pool('fd00::/124', { name: 'six' })
+const strict = pool(CIDR, { liveness: 'STRICT' })
+const of = (who: string, node: string) => reserve(who, { node })
+const shut = 'pool pool is STRICT and'
+
+test.each<[string, Step, Exclude<Step, readonly Step[]>]>([
+  ['required: network net has no default pool; name a pool', [room, second], reserve('x/1')],
+  [
+    'required: network net has a default pool of each family (pool, six); name a pool',
+    [room, v6],
+    reserve('x/1', { claims: [{}] }),
+  ],
+  [
+    '10.1.0.1 is not in pool (10.0.0.0/29), six (fd00::/124)',
+    [room, second, v6],
+    reserve('x/1', { claims: [{ pools: ['pool', 'six'], address: '10.1.0.1' }] }),
+  ],
+  ['10.9.0.1 is not in a pool of network net', room, named('x/1', '10.9.0.1')],
+  [`${shut} no enabled source sees the node; it hands out nothing`, [network, strict], of('x/1', 'n1')],
+  [
+    `${shut} no enabled source sees the node; it hands out nothing`,
+    [network, strict, source('s', { node: 'n1' }), register('t')],
+    of('x/1', 'n2'),
+  ],
+  [
+    `${shut} s has not reported completely; it hands out nothing`,
+    [network, strict, source('s', { node: 'n1' }), source('t'), after(MINUTE / 2), lists('t', [])],
+    of('x/1', ''),
+  ],
+  [
+    '10.0.0.1 was released recently and rests until 2026-01-01T00:02:00.000Z',
+    [room, reserve('y/1'), confirm('y/1'), release('y/1')],
+    named('x/1', '10.0.0.1'),
+  ],
+  [
+    '10.0.0.1 was listed as live until recently and rests until 2026-01-01T00:06:00.000Z',
+    [
+      room,
+      source('s'),
+      reserve('y/1'),
+      lists('s', ['y/1@10.0.0.1']),
+      release('y/1'),
+      after(2 * MINUTE),
+      lists('s', []),
+    ],
+    named('x/1', '10.0.0.1'),
+  ],
+  ['pool pool has no free address', [room, fill(1, 6)], reserve('x/1')],
+  ['pool pool has no free address; 1 are cooling', [room, fill(1, 6), release('f3/1')], reserve('x/1')],
+  [
+    'pool pool has no free address; free ones are listed live by s: see ListSightings',
+    [
+      room,
+      second,
+      source('s'),
+      source('t'),
+      fillOf('pool', 6),
+      lists('s', ['pool0/1@10.0.0.1', 'pool1/1@10.0.0.2']),
+      release('pool0/1'),
+      lists('t', ['pool2/1@10.0.0.3', '?@10.1.0.1']),
+      after(3 * MINUTE),
+    ],
+    from('x/1', 'pool'),
+  ],
+])('%s', (message, before, when) => {
+  const { outcome } = given(before).when(when)
+  expect(outcome.ok ? null : outcome.refusal.message.replace(/^claims\S+ /, '')).toBe(message)
 })
 
 function fillOf(name: string, count: number): Step {
