@@ -64,11 +64,11 @@ create type ipledger_audit.past_lease as (
 create function ipledger_audit.quarantine_exit(reason text, owner_kind text) returns text
   language sql immutable as $$
   select 'It ends by ' || case reason
-    when 'SUPERSEDED' then case owner_kind when 'infrastructure' then 'its own Release with confirmed removal or an operator: Reap' else 'its own Release with confirmed removal or proof that nobody is there or an operator: Reap' end
-    when 'REMOVAL_UNCONFIRMED' then case owner_kind when 'infrastructure' then 'its own Release with confirmed removal or an operator: Reap' else 'its own Release with confirmed removal or proof that nobody is there or an operator: Reap' end
-    when 'CONFLICT' then case owner_kind when 'infrastructure' then 'an operator: Reap' else 'proof that nobody is there or an operator: Reap' end
+    when 'SUPERSEDED' then case owner_kind when 'infrastructure' then 'its own Release with confirmed removal or an operator: Reap' else 'its own Release with confirmed removal or proof of absence or an operator: Reap' end
+    when 'REMOVAL_UNCONFIRMED' then case owner_kind when 'infrastructure' then 'its own Release with confirmed removal or an operator: Reap' else 'its own Release with confirmed removal or proof of absence or an operator: Reap' end
+    when 'CONFLICT' then case owner_kind when 'infrastructure' then 'an operator: Reap' else 'proof of absence or an operator: Reap' end
     when 'OPERATOR' then 'an operator: Reap'
-    when 'RELEASED_BUT_LIVE' then case owner_kind when 'infrastructure' then 'its own Release with confirmed removal or an operator: Reap' else 'its own Release with confirmed removal or proof that nobody is there or an operator: Reap' end
-    when 'FOREIGN' then case owner_kind when 'infrastructure' then 'an operator: Reap' else 'proof that nobody is there or an operator: Reap' end
+    when 'RELEASED_BUT_LIVE' then case owner_kind when 'infrastructure' then 'its own Release with confirmed removal or an operator: Reap' else 'its own Release with confirmed removal or proof of absence or an operator: Reap' end
+    when 'FOREIGN' then case owner_kind when 'infrastructure' then 'an operator: Reap' else 'proof of absence or an operator: Reap' end
     when 'IN_USE' then 'an operator: Reap' end
 $$;

@@ -39,7 +39,7 @@ Example: select listed('["10.8.64.1", "10.8.64.8-10.8.64.15"]'::jsonb);$$;
 
 create function ipledger_audit.describe_owner(kind text, name text, uid text, incarnation text, interface text) returns text
   language sql immutable as $$
-  select case when nullif(kind, '') is null then 'nobody known'
+  select case when nullif(kind, '') is null then 'an unknown owner'
               else concat(kind, ' ', name, ' uid ' || nullif(nullif(uid, name), ''), ' incarnation ' || nullif(incarnation, ''),
                           ' (' || nullif(interface, '') || ')') end
 $$;

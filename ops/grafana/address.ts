@@ -24,7 +24,7 @@ const SHOWN_OWNER = `coalesce(${OWNER}, (select w.owner_name from ipledger_audit
 const SHOWN_LEASE = `coalesce(${LEASE}, (select w.lease_id from ipledger_audit.who_had(${NETWORK}, ${ADDRESS}, ${TO}) w limit 1))`
 
 const HOLDER = `case when h.type in ('lease.released', 'lease.reaped') then null
-                          else coalesce(concat_ws(' ', h.owner_name, nullif(h.owner_incarnation, '')), 'nobody known') end`
+                          else coalesce(concat_ws(' ', h.owner_name, nullif(h.owner_incarnation, '')), 'an unknown owner') end`
 const STATE = `case when h.type in ('lease.released', 'lease.reaped') then null
                           else concat_ws(' ', h.state, h.quarantine_reason) end`
 
@@ -125,7 +125,7 @@ export const address = dashboard({
           colours: STATES,
           query: sql(`
             with story as (
-              select ${FROM} as at, h.seq, h.address, coalesce(concat_ws(' ', h.owner_name, nullif(h.owner_incarnation, '')), 'nobody known') as holder,
+              select ${FROM} as at, h.seq, h.address, coalesce(concat_ws(' ', h.owner_name, nullif(h.owner_incarnation, '')), 'an unknown owner') as holder,
                      concat_ws(' ', h.state, h.quarantine_reason) as state
                 from ipledger_audit.who_had(${NETWORK}, ${ADDRESS}, ${FROM}) h
               union all

@@ -52,7 +52,7 @@ export const LIFECYCLE = {
     'its own Release with confirmed removal',
   ),
   expire: row(['RESERVED'], 'lease.reaped', 'REAPED', 'the promise to confirm it is broken'),
-  proveAbsent: row(heldBut('OPERATOR', 'IN_USE'), 'lease.reaped', 'REAPED', 'proof that nobody is there'),
+  proveAbsent: row(heldBut('OPERATOR', 'IN_USE'), 'lease.reaped', 'REAPED', 'proof of absence'),
   giveSpare: row(LEASED, 'lease.reaped', 'REAPED', 'it is a spare, and a source lists a workload there'),
   reap: row(HELD, 'lease.reaped', 'REAPED', 'an operator reaps it'),
   reapNode: row(heldBut('OPERATOR'), 'lease.reaped', 'REAPED', 'an operator reaps its node'),
@@ -69,7 +69,7 @@ export const LIFECYCLE = {
   listedForNobody: quarantined(
     'FOREIGN',
     FREE,
-    'a source lists nobody known, or somebody inside the block; or it is in the `liveAddresses` of a Reserve',
+    'a source lists an unknown owner, or somebody inside the block; or it is in the `liveAddresses` of a Reserve',
   ),
   inUse: quarantined('IN_USE', ['FREE', ...LEASED], 'Release with `removal: IN_USE_BY_ANOTHER`'),
 } satisfies Readonly<Record<string, Row>>

@@ -67,7 +67,7 @@ async function whyHeld(client: IpledgerClient, network: string, found: Finding):
   const [finding] = findings
   if (finding === undefined) return 'it has no lease yet'
   const reasons = finding.because.map(({ text }) => text).join('; ')
-  return `${finding.lease!.leaseId} is held: ${reasons || 'nobody is there, so it is taken back soon'}`
+  return `${finding.lease!.leaseId} is held: ${reasons || 'its absence is proven, so it is taken back soon'}`
 }
 
 /** How the lease of this file ended; null: it is held, never was, or ended before the file was written. */

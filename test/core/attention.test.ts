@@ -189,7 +189,7 @@ test('what was placed on a node, and is held, and what of it its source lists', 
 test.each<[string, Step, readonly string[]]>([
   ['who listed its owner, of whatever kind it is a source', lists('pods', ['x/1@10.0.0.1']), ['pods']],
   ['not who listed another', lists('pods', ['y/1@10.0.0.1']), []],
-  ['not who listed nobody known', lists('pods', ['?@10.0.0.1']), []],
+  ['not the source that listed an unknown owner', lists('pods', ['?@10.0.0.1']), []],
   ['of what nobody holds, who listed anything', lists('pods', ['?@10.0.0.2']), ['pods']],
 ])('a witness is %s', (_, list, ids) => {
   const room: Step = [network, pool('10.0.0.0/28'), source('pods', { ownerKinds: ['pod'], families: [6, 4] })]
@@ -397,7 +397,7 @@ describe('what nodes list of others', () => {
 
   const x = reserve('x/1', { node: 'n1', confirmed: true })
   test.each<[string, Step, Step]>([
-    ['nobody known', x, lists('n2', ['?@10.0.0.1'])],
+    ['an unknown owner', x, lists('n2', ['?@10.0.0.1'])],
     ['another no more', x, [lists('n2', ['y/1@10.0.0.1']), lists('n2', [])]],
     ['another, and sees the whole network', x, [source('all'), lists('all', ['y/1@10.0.0.1'])]],
     ['what is in no pool', x, lists('n2', ['y/1@192.168.0.1'])],

@@ -236,7 +236,7 @@ describe('why an address is as it is', () => {
     ['10.0.0.4', 'QUARANTINED', /is set aside: .* as CONFLICT .* Source wide lists container other .* there/],
     ['10.0.0.6', 'QUARANTINED', /as OPERATOR .*It ends by an operator/],
     ['10.0.0.8', 'FREE', /is free, and nobody has ever held it/],
-    ['10.0.1.7', 'RESERVED', /is held: block 10\.0\.1\.0\/28.* Source wide lists nobody known there/],
+    ['10.0.1.7', 'RESERVED', /is held: block 10\.0\.1\.0\/28.* Source wide lists an unknown owner there/],
     ['10.0.9.9', 'OUTSIDE', /is in no pool of network net/],
   ])('%s %s', async (address, state, words) => {
     const [answer, ...steps] = await explained(address)
@@ -465,7 +465,7 @@ test('what one node did to another, what became of a spare, and what rests', asy
     ).map(({ what }) => what as string)
   const [contested] = await sentences('10.0.0.1')
   expect(contested).toMatch(
-    /QUARANTINED as CONFLICT .* by n2, held for nobody known .*n2 has listed container y/,
+    /QUARANTINED as CONFLICT .* by n2, held for an unknown owner .*n2 has listed container y/,
   )
   expect((await sentences('10.0.0.1')).join()).toMatch(
     /was released .*another was listed there, so the address is kept/,

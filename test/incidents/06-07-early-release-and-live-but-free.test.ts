@@ -161,7 +161,7 @@ incident(
 )
 
 incident(
-  '7.4 two-allocators-one-range: a live address of nobody known is set aside, on every path to an address',
+  '7.4 two-allocators-one-range: a live address of an unknown owner is set aside, on every path to an address',
   [],
   async (scene) => {
     const { call, network, reality } = scene

@@ -35,7 +35,7 @@ const filesOf = (name: string) =>
   readdirSync(join(node.dir, 'networks', name)).filter((file) => /^[\d.]+$/.test(file))
 
 const { leases } = heldBy(call)
-/** But for what is set aside for nobody known: what runs without a lease. */
+/** But for what is set aside for an unknown owner: what runs without a lease. */
 const held = async () => (await leases()).filter(({ owner }: Partial<Held>) => owner !== undefined)
 const listed = async (): Promise<ReadonlySet<string>> =>
   new Set((await call.ok('LivenessService/ListSightings', {})).sightings.map((one: Held) => one.address))
