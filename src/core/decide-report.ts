@@ -148,8 +148,9 @@ export function decideReport(batch: Batch, command: Report): Answer | Refusal {
   if (head > image.head) return ahead(batch, command, source)
 
   const fresh = freshnessOf(batch, id)
-  const opens = epoch !== source.epoch?.name && head > (source.epoch?.head ?? -1)
-  const isPresent = opens || epoch === source.epoch?.name
+  const isKnown = epoch === source.epoch?.name
+  const opens = !isKnown && head > (source.epoch?.head ?? -1)
+  const isPresent = isKnown || opens
   const isInOrder =
     sequence > (fresh?.sequence ?? 0) && (last === null || last.after === (fresh?.sequence ?? 0))
   const flaws = [
@@ -275,7 +276,7 @@ export function freshnessAfter(
     digest: trusts ? digest : '',
     entries,
     // Two complete reports, the second with no more entries than the first: it is not still filling its list.
-    warm: before.warm || (before.entries >= 0 && entries <= before.entries),
+    warm: before.warm || entries <= before.entries,
     counted: counted
       ? [...before.counted, { sequence, head, at: begunAt }].slice(-POLICY.recentReports)
       : before.counted,
@@ -314,11 +315,12 @@ export function believedHead(
   { source: id, appearedSeq, appearedHead }: Sighting,
 ): number | null {
   const { image } = batch
-  const source = image.sources.get(id)
-  if (source?.state !== 'ENABLED') return null
+  const source = image.sources.get(id)!
+  if (source.state !== 'ENABLED') return null
   const fresh = currentReports(image.network!.era, source, freshnessOf(batch, id))
-  const head = fresh?.warm ? fresh.counted.at(-1)?.head : undefined
-  return head !== undefined && (appearedSeq <= head || appearedHead === head) ? head : null
+  const last = fresh?.warm ? fresh.counted.at(-1) : undefined
+  if (last === undefined) return null
+  return appearedSeq <= last.head || appearedHead === last.head ? last.head : null
 }
 
 /** What sources list live at an address, if something may follow from it. A spare's entry only protects. */
@@ -416,7 +418,7 @@ function adoptable({ image, guards }: Batch, { source, owner }: Sighting): Owner
 
 /** A spare that is listed on its own node for a workload: the workload has it, whichever source of the node or of all says so first. */
 function takerOf(batch: Batch, record: HeldRecord, seen: readonly Believed[]): Sighting | undefined {
-  if (record.owner?.kind !== RESERVE_KIND || record.state === 'QUARANTINED') return undefined
+  if (record.owner!.kind !== RESERVE_KIND) return undefined
   if (!batch.guards.SPARE_IS_ADOPTED) return undefined
   return seen.find(
     ({ sighting, head }) =>
@@ -437,9 +439,8 @@ function mayContest(batch: Batch, poolState: PoolState, record: HeldRecord, sigh
   const { source: id } = sighting
   const { node } = image.sources.get(id)!.declaration
   if (node === '' || recovering !== null) return true
-  const fresh = freshnessOf(batch, id)
   // Of any epoch: a source that begins epoch after epoch would spoil others' leases for ever.
-  const hasCounted = fresh?.era === era && fresh.countedTotal >= 2
+  const hasCounted = (freshnessOf(batch, id)?.countedTotal ?? 0) >= 2
   if (eraOf(record.token) < era && !hasCounted) return true
   if (isElsewhere(batch, sighting, record) && record.state !== 'RESERVED') return false
   return !quarantineQuotaReached(batch, poolState, { by: id, node: node === record.node ? '' : node })

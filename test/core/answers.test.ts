@@ -1,4 +1,4 @@
-/** What a command about a lease answers or is refused with: the reason, what it is about, and when to try again. */
+/** What a command about a lease or a source answers or is refused with: the reason, what it is about, when to try again. */
 import { expect, test } from 'vitest'
 import { POLICY } from '../../src/core/policy.ts'
 import {
@@ -6,6 +6,8 @@ import {
   boundTo,
   command,
   confirm,
+  decideOnce,
+  enable,
   expire,
   given,
   HOUR,
@@ -18,6 +20,7 @@ import {
   quarantine,
   reap,
   reapNode,
+  reapProven,
   register,
   release,
   reserve,
@@ -43,6 +46,7 @@ const byToken = (type: string, token: number, more: object = {}) =>
 const of = (who: string, token: number) => byToken('confirm', token, { lease: { token, owner: owner(who) } })
 /** The same with token 6, and a source of its node. */
 const watched: Step = [room, source('s', { node: 'n1' }), reserve('x/1', { node: 'n1' })]
+const retire = command({ type: 'retireSource', id: 's' })
 const held = {
   leaseId: 'net/3',
   address: '10.0.0.1',
@@ -178,6 +182,13 @@ test.each<[string, Step, One, string, object, number?]>([
   ],
   ['a node in a recovery', [x, era], reapNode('n1'), 'NETWORK_RECOVERING', { network: 'net' }],
   ['a node that reports', watched, reapNode('n1'), 'ILLEGAL_STATE', { node: 'n1', source: 's' }],
+  ['a reap without proof', x, reapProven('10.0.0.1'), 'ILLEGAL_STATE', { address: '10.0.0.1' }],
+  ['to enable a source that is not there', room, enable('s'), 'SOURCE_NOT_FOUND', { source: 's' }],
+  ['… to retire it', room, retire, 'SOURCE_NOT_FOUND', { source: 's' }],
+  ['… a report of it', room, lists('s', []), 'SOURCE_NOT_FOUND', { source: 's' }],
+  ['to enable one that is retired', [watched, retire], enable('s'), 'ILLEGAL_STATE', { state: 'RETIRED' }],
+  ['… to register it', [watched, retire], register('s'), 'ILLEGAL_STATE', { state: 'RETIRED' }],
+  ['another node for a source', watched, register('s', { node: 'n2' }), 'ILLEGAL_STATE', { source: 's' }],
 ])('%s is refused', (_, before, when, reason, metadata, retryAfterMs) => {
   const { outcome } = given(before).when(when)
   const refused = outcome.ok ? null : outcome.refusal
@@ -224,9 +235,13 @@ test.each<[string, Step, One, readonly string[], readonly string[]]>([
     ['lease.reaped 10.0.0.1 REAPED #3'],
     ['10.0.0.1 REAPED #3'],
   ],
+  ['a source registered as it is', watched, register('s', { node: 'n1' }), [], []],
+  ['a source enabled again', watched, enable('s'), [], []],
+  ['a source that lists nothing is retired', watched, retire, ['source.retired'], []],
+  ['… once', [watched, retire], retire, [], []],
   [
     'a node whose source is retired is reaped',
-    [watched, command({ type: 'retireSource', id: 's' })],
+    [watched, retire],
     reapNode('n1'),
     ['lease.reaped 10.0.0.1 REAPED #6'],
     ['10.0.0.1 REAPED #6'],
@@ -340,4 +355,31 @@ test.each<[string, Step, One, object | null]>([
   ],
 ])('the details of %s', (_, before, when, details) => {
   expect(given(before).when(when).scene.events.at(-1)).toMatchObject({ details })
+})
+
+test('a network has so many sources and no more', () => {
+  const { scene } = given(room).when(register('s'))
+  const { sources } = scene.image
+  for (let i = 2; i < POLICY.sources; i++) sources.set(`s${i}`, sources.get('s')!)
+  const takes = (id: string) => decideOnce(scene, register(id, { intervalMs: 1 })()).outcome.ok
+  expect(['last', 'beyond', 's'].map(takes)).toEqual([true, false, true])
+})
+
+const free = 'reserve:f@10.0.0.9'
+test.each<[string, Step, number, number]>([
+  ['a lease that only it covers', reserve('x/1', { node: 'n1' }), 1, 0],
+  ['no lease that another covers, too', reserve('pod:p/1', { node: 'n1' }), 0, 0],
+  ['no lease that only another covers', reserve('pod:p/1', { node: 'n2' }), 0, 0],
+  ['no lease that has ended', [reserve('x/1', { node: 'n1' }), release('x/1')], 0, 0],
+  ['a free address that only it lists', lists('s', [free]), 0, 1],
+  ['… also if another lists it as ended', [lists('s', [free]), lists('pods', [`${free}!`])], 0, 1],
+  ['no address that another lists, too', [lists('s', [free]), lists('pods', [free])], 0, 0],
+  ['no address that only another lists', lists('pods', [free]), 0, 0],
+  ['no address that it lists no more', [lists('s', [free]), lists('s', [])], 0, 0],
+  ['no address of no pool', lists('s', ['reserve:f@10.9.0.9']), 0, 0],
+  ['no address that is held', [reserve('x/1'), lists('s', ['reserve:f@10.0.0.1'])], 0, 0],
+])('a source that is retired leaves unwatched %s', (_, step, unwitnessed, unlisted) => {
+  const sources = [source('s', { node: 'n1' }), source('pods', { ownerKinds: ['pod'] })]
+  const { outcome } = given(room, sources, step).when(retire)
+  expect(outcome.ok && outcome.answer).toMatchObject({ unwitnessed, unlisted })
 })

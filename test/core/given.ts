@@ -67,6 +67,11 @@ export function perform(
   const { outcome, batch } = decideOnce(scene, command)
   image.journal = null
   assert.deepEqual(batch.events, rehearsed.batch.events, 'decided again, the same events')
+  const answered = outcome.ok ? outcome.answer.leases : []
+  assert.ok(
+    answered.every((lease) => lease.network === image.name),
+    'what is answered is a lease of the network',
+  )
   for (const [id, fresh] of batch.freshness) scene.freshness.set(id, fresh)
   for (const [id, remembered] of batch.remembered) scene.requests.set(id, remembered)
   scene.events.push(...batch.events)
@@ -372,18 +377,9 @@ export function entry(text: string): Entry {
   return { address, kind, name, uid, ...(incarnation !== '' && { incarnation }), interface: on, state }
 }
 
-type ReportOptions = {
-  readonly epoch?: string
-  readonly sequence?: number
-  readonly head?: number
-  readonly proven?: boolean
-  readonly complete?: boolean
-  readonly because?: readonly string[]
-}
-
 /** A whole list; 30 s after the one before. */
 export const lists =
-  (id: string, entries: readonly string[], options: ReportOptions = {}) =>
+  (id: string, entries: readonly string[], options: Partial<Command<'report'>> = {}) =>
   (scene: Scene): Command => {
     scene.now += 30 * SECOND
     const { image, now, freshness } = scene

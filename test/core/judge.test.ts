@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'vitest'
 import type { LeaseEvent } from '../../src/core/event.ts'
-import { confirmableUntil, judgeProof, type Proof } from '../../src/core/judge.ts'
+import { confirmableUntil, entryOf, judgeProof, type Proof } from '../../src/core/judge.ts'
 import { POLICY } from '../../src/core/policy.ts'
 import {
   after,
@@ -123,6 +123,7 @@ describe('keeps', () => {
 describe('asks', () => {
   const asked = [{ source: 'agent', address: '10.0.0.1', owner: agent!.parties[0], node: 'n1' }]
   const early = gone!.askedAt
+  const ended = { state: 'terminal', vanishedSeq: null, terminalAt: judgedAt - HOUR }
   test.each<[string, object]>([
     ['when nothing was answered', { lookUps: [] }],
     ['when the answer is awaited', answer({ answer: 'wanted' })],
@@ -134,6 +135,11 @@ describe('asks', () => {
     ['when it was asked at a time before them', answer({ askedAt: agent!.missed[0]!.at - 1 })],
     ['when it was asked between them', answer({ askedAt: agent!.missed[1]!.at - 1 })],
     ['when another is listed as ended', { ...sighting({ owner: owner('y/1') }), lookUps: [] }],
+    ['when another source lists it as ended', { ...sighting({ ...ended, source: 'other' }), lookUps: [] }],
+    [
+      'when it was listed as ended, and is no more',
+      { ...sighting({ ...ended, vanishedSeq: 9 }), lookUps: [] },
+    ],
     [
       'when it was asked before its youth was over',
       {
@@ -162,6 +168,15 @@ describe('asks', () => {
     const { verdict } = judgeProof({ ...PROOF, lookUps: [], ...witness({ isWarm: false }) })
     assert.equal(verdict, 'keep')
   })
+})
+
+test('the entry of a sighting says what is known of it, and no more', () => {
+  const { address } = seen!
+  const x = { address, kind: 'container', name: 'x', uid: 'x' }
+  const all = { ...x, incarnation: '1', interface: 'eth0', node: 'n1', state: 'running' }
+  assert.deepEqual(entryOf({ ...seen!, node: 'n1' }), all)
+  const bare = { ...owner('x'), interface: '' }
+  assert.deepEqual(entryOf({ ...seen!, owner: bare, node: '', state: '' }), x)
 })
 
 test('a promise is in force as long as its lease is reserved: until the deadline and the longer grace', () => {

@@ -1,31 +1,41 @@
 /** How a source stands after reports that are late, partial, or of another life. */
 import assert from 'node:assert/strict'
-import { describe, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import type { Command } from '../../src/core/command.ts'
+import { freshnessAfter, isSpaced } from '../../src/core/decide-report.ts'
 import { newImage } from '../../src/core/image.ts'
+import { conditionOf } from '../../src/core/lifecycle.ts'
 import { ERA_BITS, POLICY } from '../../src/core/policy.ts'
 import {
   after,
   answers,
+  begun,
+  boundTo,
   command,
   decideOnce,
   enable,
+  entry,
   given,
   HOUR,
   lists,
   MINUTE,
   network,
   newScene,
+  on,
   perform,
   pool,
+  reap,
   reapNode,
   reapProven,
+  recheck,
   register,
   release,
   reserve,
   SECOND,
+  START,
   type Step,
   source,
+  unchanged,
 } from './given.ts'
 
 const room = [network, pool('10.0.0.0/28')]
@@ -237,4 +247,117 @@ describe('what is listed no more', () => {
       assert.deepEqual([forgotten(0), forgotten(2 * MINUTE)], [false, true])
     }
   })
+})
+
+/** Of the agent: events 3 to 5. */
+const warm: Step = [room, source('agent')]
+const dry: Step = [room, register('agent')]
+const list = (options: Parameters<typeof lists>[2]) => lists('agent', [], options)
+const era = (recovering: boolean) => command({ type: 'beginEra', above: 5, recovering, why: 'restored' })
+const ahead = { head: 99, proven: true }
+type One = Exclude<Step, readonly Step[]>
+
+test.each<[string, Step, One, string]>([
+  ['a list', warm, list({}), 'complete counted'],
+  ['a slice of it', warm, list({ last: null }), 'complete'],
+  ['one that follows soon', [warm, list({})], list({ begunAt: START }), 'complete TOO_SOON'],
+  ['one of a source that warms up', [dry, enable('agent')], list({}), 'complete WARM_UP'],
+  ['one of a source in dry run', dry, list({}), 'complete NOT_ENABLED'],
+  ['one of a source that knows no number yet', [dry, era(false)], list({ head: 0 }), 'complete NOT_ENABLED'],
+  ['a partial one', warm, list({ complete: false }), 'partial DECLARED'],
+  ['one that is sent again', warm, list({ sequence: 2 }), 'partial OUT_OF_SEQUENCE'],
+  ['one after a gap', warm, list({ last: { entries: 0, digest: '', after: 1 } }), 'partial OUT_OF_SEQUENCE'],
+  ['one of a lost era', [warm, era(false)], list({ head: 5 }), 'partial OTHER_ERA'],
+  ['one of an epoch as old as the present', warm, list({ epoch: 'e2', head: 4 }), 'partial CLOSED_EPOCH'],
+  ['one beyond the log', warm, list(ahead), 'partial BEYOND_HEAD'],
+  ['… without proof', warm, list({ head: 99 }), 'partial UNPROVEN_HEAD'],
+])('%s is taken for what it is', (_, before, when, taken) => {
+  const { outcome } = given(before).when(when)
+  const { complete, counted, because } = (outcome.ok && outcome.answer.report) || assert.fail()
+  const words = [complete ? 'complete' : 'partial', ...(counted ? ['counted'] : []), ...because]
+  expect(words.join(' ')).toBe(taken)
+})
+
+const { scene } = given(warm).when(list({}))
+const known = scene.freshness.get('agent')!
+const report = { sequence: 9, head: 9, begunAt: 9, last: { entries: 3, digest: 'd', after: 8 } }
+const how = { now: 9, flaws: [], trusts: true, counted: true }
+
+test.each(['OTHER_ERA', 'OUT_OF_SEQUENCE'])('a report that is %s changes no more than a late one', (flaw) => {
+  const changed = freshnessAfter(known, report, { ...how, flaws: [flaw] })
+  expect(changed).toEqual({ ...known, digest: '', reportedAt: 9 })
+})
+
+test('a source is warm once a complete list is not longer than the one before', () => {
+  const isWarm = (entries: number) => freshnessAfter({ ...known, warm: false, entries }, report, how).warm
+  expect([-1, 2, 3].map(isWarm)).toEqual([false, false, true])
+})
+
+test('the last counted reports are kept; one counts half an interval after the last of them', () => {
+  const counted = [1, 2, 3, 4, 5, 6, 7, 8].map((at) => ({ sequence: at, head: at, at }))
+  const fresh = freshnessAfter({ ...known, counted }, report, how)
+  expect(fresh.counted.map(({ at }) => at)).toEqual([2, 3, 4, 5, 6, 7, 8, 9])
+  const agent = scene.image.sources.get('agent')!
+  expect([0, 1].map((early) => isSpaced(agent, fresh, 9 + 15 * SECOND - early))).toEqual([true, false])
+})
+
+const free = lists('agent', ['reserve:f@10.0.0.9'])
+const ended = lists('agent', ['reserve:f@10.0.0.9!'])
+const news = ['source.reported agent +10.0.0.9']
+const calls = command({ type: 'unknownSource', source: 'c' })
+const waiting: Step = [warm, era(true), calls, register('c'), [1, 2, 3, 4, 5, 6].map(() => list({}))]
+
+test.each<[string, Step, One, readonly string[]]>([
+  ['what is listed again is news', [warm, free, list({})], free, news],
+  ['… or on another node', [warm, on('n1', free)], on('n2', free), news],
+  ['what is still listed as ended is none', [warm, ended], ended, []],
+  ['… nor that it is gone, if it was not listed', warm, list({ vanished: [entry('y/1@10.0.0.9')] }), []],
+  ['a first report opens an epoch, also at number 0', dry, list({ head: 0 }), ['source.reported agent']],
+  ['a report beyond the log holds once', [warm, list(ahead)], list(ahead), []],
+  ['… and none in dry run', dry, list(ahead), []],
+  ['a report that does not count ends no recovery', waiting, lists('c', []), ['source.reported c']],
+])('%s', (_, before, when, events) => {
+  given(before)
+    .when(when)
+    .then(...events)
+})
+
+const IT = '10.0.0.1'
+const thereIs = (owner: string) => `${owner}@${IT}`
+const at = (id: string, ...owners: readonly string[]) => lists(id, owners.map(thereIs))
+const nodes: Step = [room, source('n1', { node: 'n1' }), source('n2', { node: 'n2' })]
+const full: Step = [network, pool('10.0.0.0/28', { nodeLimit: 1 }), source('n1', { node: 'n1' })]
+const x = (node = '') => reserve('x/1', { node, confirmed: true })
+const promise = reserve('x/1')
+const spare = boundTo('n1', reserve('reserve:s'))
+const partial = { complete: false, entries: [entry(thereIs('y/1'))] }
+const again = register('agent', { intervalMs: 1 })
+const pods: Step = [room, source('agent', { ownerKinds: ['pod'] })]
+const reaped: Step = [warm, promise, reserve('x/2'), reap(IT), after(HOUR)]
+const elsewhere: Step = [nodes, x('n1'), at('n1', 'x/1'), at('n2', 'y/1')]
+/** It was listed when it was released. */
+const left: Step = [warm, promise, at('agent', 'x/1'), release('x/1'), unchanged('agent')]
+
+test.each<[string, Step, One, string]>([
+  ['listed for its holder and another', [warm, x()], at('agent', 'x/1', 'y/1'), 'CONFLICT #6'],
+  ['listed for nobody known and its holder', [warm, promise], at('agent', '?', 'x/1'), 'ACTIVE #6'],
+  ['listed for its holder, and elsewhere for another', elsewhere, recheck(IT), 'ACTIVE #9'],
+  ['promised on no node, and listed on one', [nodes, promise], at('n1', 'x/1'), 'ACTIVE #9'],
+  ['promised after the list was begun', [warm, begun, promise], at('agent', 'x/1'), 'RESERVED #6'],
+  ['promised, and listed for another by a full node', [full, promise, spare], at('n1', 'y/1'), 'RESERVED #6'],
+  ['a spare, and listed for infrastructure', [nodes, spare], at('n1', 'infrastructure:gw/1'), 'CONFLICT #9'],
+  ['listed in dry run', [dry, at('agent', 'y/1')], recheck(IT), 'FREE #0'],
+  ['left behind, of a source in dry run again', [left, again], recheck(IT), 'FREE #6'],
+  ['left behind in a lost era', [left, era(false)], recheck(IT), 'FREE #6'],
+  ['listed by a partial list', [warm, free, list(partial)], recheck(IT), 'FREE #0'],
+  ['of a life that was superseded, and long reaped', reaped, at('agent', 'x/1'), 'RELEASED_BUT_LIVE #11'],
+  ['of a kind that a source of all nodes does not declare', pods, at('agent', 'y/1'), 'ACTIVE #7'],
+])('what becomes of what is %s', (_, before, when, becomes) => {
+  const record = given(before).when(when).scene.image.records.get(IT)
+  expect(`${conditionOf(record)} #${record?.token ?? 0}`).toBe(becomes)
+})
+
+test('an adopted lease is confirmed, on eth0 if no interface is listed', () => {
+  const { scene } = given(warm).when(list({ entries: [{ ...entry(thereIs('y/1')), interface: '' }] }))
+  expect(scene.image.records.get(IT)).toMatchObject({ confirmedAt: scene.now, owner: { interface: 'eth0' } })
 })

@@ -436,6 +436,17 @@ const proven = (gone: Step = answers('agent', 'x/1', '10.0.0.1', 'gone')): Step 
   lists('agent', []),
   gone,
 ]
+/** Four leases are gone, and three of them are reaped. There are others. */
+const threeReaped = (...others: readonly Step[]): Step => [
+  [network, pool('10.0.0.0/27'), source('agent')],
+  ...[1, 2, 3, 4].map((i) => reserve(`x${i}/1`, { confirmed: true })),
+  ...others,
+  after(2 * HOUR),
+  ...[0, 1, 2].map(() => lists('agent', [])),
+  ...[1, 2, 3, 4].map((i) => answers('agent', `x${i}/1`, `10.0.0.${i}`, 'gone')),
+  ...[1, 2, 3].map((i) => reapProven(`10.0.0.${i}`)),
+]
+const promises: Step = Array.from({ length: 18 }, (_, i) => reserve(`y${i}/1`))
 const begin = (recovering: boolean) => command({ type: 'beginEra', above: 5, recovering, why: 'restored' })
 const recovering: Step = [seen, begin(true)]
 /** Two sources that are warm again, and a promise that may be kept for five minutes. */
@@ -585,6 +596,7 @@ export const TRUTH: readonly Row[] = [
     given: [proven((scene) => answered(scene.now - POLICY.terminalGraceMs - 1)(scene))],
     when: reapProven('10.0.0.1'),
     gives: ['lease.reaped 10.0.0.1 REAPED #6'],
+    answers: ['10.0.0.1 REAPED #6'],
   },
   {
     name: '4: the minimum age must have passed since its last change',
@@ -706,16 +718,21 @@ export const TRUTH: readonly Row[] = [
   {
     name: '8: many reaps hold the network',
     rule: 'MANY_REAPS_HOLD',
-    given: [
-      seen,
-      ...[1, 2, 3, 4].map((i) => reserve(`x${i}/1`, { confirmed: true })),
-      after(2 * HOUR),
-      ...[0, 1, 2].map(() => lists('agent', [])),
-      ...[1, 2, 3, 4].map((i) => answers('agent', `x${i}/1`, `10.0.0.${i}`, 'gone')),
-      ...[1, 2, 3].map((i) => reapProven(`10.0.0.${i}`)),
-    ],
+    given: [threeReaped()],
     when: reapProven('10.0.0.4'),
     gives: ['reconcile.held TOO_MANY_REAPS'],
+  },
+  {
+    name: '8: not those of an hour ago',
+    given: [threeReaped(), after(HOUR)],
+    when: reapProven('10.0.0.4'),
+    gives: ['lease.reaped 10.0.0.4 REAPED #9'],
+  },
+  {
+    name: '8: nor a fifth of what is held, in whatever state',
+    given: [threeReaped(promises, quarantine('10.0.0.30'))],
+    when: reapProven('10.0.0.4'),
+    gives: ['lease.reaped 10.0.0.4 REAPED #9'],
   },
   {
     name: '9: a reap names the version that was judged',
