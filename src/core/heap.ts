@@ -19,8 +19,8 @@ export function createHeap<T>(isBefore: (a: T, b: T) => boolean) {
     },
     pop(): T | undefined {
       const top = items[0]
-      const last = items.pop()
-      if (top === undefined || last === undefined || items.length === 0) return top
+      const last = items.pop()!
+      if (items.length === 0) return top
       let at = 0
       for (;;) {
         let child = 2 * at + 1
