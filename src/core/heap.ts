@@ -8,7 +8,6 @@ export function createHeap<T>(isBefore: (a: T, b: T) => boolean) {
     peek: (): T | undefined => items[0],
     push(item: T): void {
       let at = items.length
-      items.push(item)
       while (at > 0) {
         const parent = (at - 1) >>> 1
         if (!isBefore(item, items[parent]!)) break

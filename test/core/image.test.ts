@@ -74,10 +74,7 @@ const listed = ({ image }: Scene) =>
     return `${since}${gone}${ended}${restsUntil === null ? '' : ` rests to ${secondsOf(restsUntil)}`}`
   })
 /** A source that is not enabled lists an owner at an address: that only protects. Retired, it lists it no more. */
-const protects = (id: string, who: string, address = IT): Step => [
-  register(id),
-  lists(id, [`${who}@${address}`]),
-]
+const protects = (id: string, who: string, at = IT): Step => [register(id), lists(id, [`${who}@${at}`])]
 const retire = (id: string) => command({ type: 'retireSource', id }) as One
 const rested: Step = [seen, protects('d', 'y/1'), retire('d')]
 
@@ -197,12 +194,14 @@ const said = (before: Step, step: One) => {
 const twice = (step: One, requestId: string | null = 'r') =>
   ((scene) => ({ ...step(scene)!, requestId, fingerprint: 'f' })) as One
 const ends = twice(release('x/1'))
+const other = twice(reserve('y/1'), null)
 const poolAfter = (list: One): Step => [network, source('agent'), list, pool('10.0.0.0/28')]
 const uid = (name: string) => reserve({ ...owner('web/1'), uid: name })
 const tiny: Step = [network, pool('10.0.0.0/30', { cooldownMs: 0 })]
 const two: Step = [reserve('a/1'), reserve('b/1'), release('a/1'), release('b/1')]
 const ended: Step = [tiny, two, named('a/2'), release('a/2')]
 const both = { liveAddresses: [IT, '10.0.0.2'] }
+const asks = reserve('x/1', { ...both, validateOnly: true })
 const all = command({ type: 'allOrNothing', items: [reserve('x/1', both)()] }) as One
 const closed: Step = [room, release('x/1'), after(POLICY.retryHorizonMs)]
 const superseded: Step = [room, x, reserve('x/2')]
@@ -227,29 +226,14 @@ test.each<[string, Step, One, string]>([
   ['confirmed in the order of their numbers', six, confirm('x/1'), '10.0.0.1 ACTIVE #4, fd00::1 ACTIVE #5'],
   ['a promise expires that only a retired source saw', [dry, after(HOUR)], expire(IT), '10.0.0.1 REAPED #3'],
   ['a new pool leases what is listed as ended', poolAfter(sees(`w/1@${IT}!`)), x, '10.0.0.1 ACTIVE #7'],
-  [
-    '… and not what is listed live as well',
-    poolAfter(sees(`w/1@${IT}!`, `y/1@${IT}`)),
-    x,
-    '10.0.0.2 ACTIVE #7',
-  ],
-  [
-    'a Reserve that only asks quarantines nothing',
-    tiny,
-    reserve('x/1', { ...both, validateOnly: true }),
-    'POOL_EXHAUSTED',
-  ],
+  ['… and not as live as well', poolAfter(sees(`w/1@${IT}!`, `y/1@${IT}`)), x, '10.0.0.2 ACTIVE #7'],
+  ['a Reserve that only asks quarantines nothing', tiny, asks, 'POOL_EXHAUSTED'],
   ['nor does a batch that is refused', tiny, all, 'POOL_EXHAUSTED'],
   ['a Release is repeated: it promised nothing', [room, x, ends], ends, '10.0.0.1 RELEASED #3'],
-  [
-    'a request without an id repeats none',
-    [room, twice(x, 'null')],
-    twice(reserve('y/1'), null),
-    '10.0.0.2 RESERVED #4',
-  ],
+  ['a request without an id repeats none', [room, twice(x, 'null')], other, '10.0.0.2 RESERVED #4'],
   [
     'a lease outlives its pool in answers',
-    [room, x, release('x/1'), after(HOUR), drop],
+    [[room, x, ends], after(HOUR), drop],
     release('x/1'),
     '10.0.0.1 RELEASED #3',
   ],
