@@ -80,14 +80,9 @@ export function quarantine(
   return change(batch, by, finding, before, { confirmBy: null, quarantine }, details)
 }
 
+/** Of a report, the last that is decided of it: it is not refused any more. */
 export function setFreshness(batch: Batch, freshness: Freshness): void {
-  const { source } = freshness
-  const before = batch.freshness.get(source)
-  batch.freshness.set(source, freshness)
-  batch.image.journal!.push(() => {
-    if (before === undefined) batch.freshness.delete(source)
-    else batch.freshness.set(source, before)
-  })
+  batch.freshness.set(freshness.source, freshness)
 }
 
 export function freshnessOf(

@@ -34,13 +34,12 @@ export function evolve(image: Image, event: LedgerEvent): void {
     const { record } = event
     put(image, record.address, record)
     // What vanished was a witness of the lease that ended, or that another replaced; or of others, until they are proven gone.
-    const isSuccessor = record.owner === null && record.quarantine?.reason === 'CONFLICT'
+    const isSuccessor = record.quarantine?.reason === 'CONFLICT'
     const isContested = event.details?.contested === true
     const isOver = isHeld(record) ? record.token === record.seq && !isSuccessor : !isContested
     const isIts = ({ owner }: Sighting) => owner !== null && isListedAs(record.owner!, owner)
-    const sightings = sightingsOf(image, record.address)
-    if ((isOver || isContested) && sightings.length > 0)
-      forget(image, sightings, (one) => one.vanishedSeq !== null && (isOver || isIts(one)))
+    const isPast = (one: Sighting) => one.vanishedSeq !== null && (isOver || isIts(one))
+    if (isOver || isContested) forget(image, sightingsOf(image, record.address), isPast)
     return
   }
   const change = SHAPES[event.type] as Change<EventType>

@@ -8,7 +8,6 @@ export function createHeap<T>(isBefore: (a: T, b: T) => boolean) {
     peek: (): T | undefined => items[0],
     push(item: T): void {
       let at = items.length
-      items.push(item)
       while (at > 0) {
         const parent = (at - 1) >>> 1
         if (!isBefore(item, items[parent]!)) break
@@ -19,8 +18,8 @@ export function createHeap<T>(isBefore: (a: T, b: T) => boolean) {
     },
     pop(): T | undefined {
       const top = items[0]
-      const last = items.pop()
-      if (top === undefined || last === undefined || items.length === 0) return top
+      const last = items.pop()!
+      if (items.length === 0) return top
       let at = 0
       for (;;) {
         let child = 2 * at + 1

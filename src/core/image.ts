@@ -449,7 +449,7 @@ export function readyAt(image: Image, block: string): number | null {
 
 /** The time up to which coolings have ended: now, or of a network held for its clock, the time before the step. */
 export function restedBy(image: Image, now: number): number {
-  return image.network?.holds.CLOCK?.details.before ?? now
+  return image.network!.holds.CLOCK?.details.before ?? now
 }
 
 /**

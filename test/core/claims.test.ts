@@ -15,6 +15,7 @@ import {
   owner,
   pool,
   reapNode,
+  register,
   release,
   reserve,
   SECOND,
@@ -171,6 +172,7 @@ describe('what a pool sets', () => {
     assert.equal(rests(0), 0)
     assert.equal(rests(10 * MINUTE), 10 * MINUTE)
     assert.equal(rests(0, source('a'), source('b', { intervalMs: MINUTE })), 2 * MINUTE)
+    assert.equal(rests(0, source('a'), register('b', { intervalMs: MINUTE })), MINUTE)
     assert.equal(rests(10 * MINUTE, source('a')), 10 * MINUTE)
   })
 })

@@ -59,11 +59,13 @@ export function perform(
   command: Command,
 ): { outcome: Outcome; events: readonly LedgerEvent[] } {
   const { image, now } = scene
-  const before = canonical(image, now)
+  const remembered = { closings: new Map(image.closings), reaps: image.reaps }
+  const before = { ...canonical(image, now), ...remembered }
   const rehearsed = decideOnce(scene, command)
   rollback(image, 0)
   image.journal = null
-  assert.deepEqual(canonical(image, now), before, 'undo restores the image')
+  const { closings, reaps } = image
+  assert.deepEqual({ ...canonical(image, now), closings, reaps }, before, 'undo restores the image')
   const { outcome, batch } = decideOnce(scene, command)
   image.journal = null
   assert.deepEqual(batch.events, rehearsed.batch.events, 'decided again, the same events')
@@ -125,7 +127,7 @@ function checkFold({ image, events, now }: Scene): void {
   }
 }
 
-function play(scene: Scene, steps: readonly Step[]): void {
+export function play(scene: Scene, steps: readonly Step[]): void {
   for (const step of steps) {
     if (typeof step !== 'function') {
       play(scene, step)
