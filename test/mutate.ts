@@ -23,7 +23,7 @@ const ROOMS: Readonly<Record<string, { mutate: readonly string[]; tests: readonl
   core: { mutate: ['src/core/*.ts'], tests: ['test/core/*.test.ts', WORLDS] },
   ledger: {
     mutate: LEDGER.map((file) => `src/ledger/${file}.ts`),
-    tests: ['test/ledger/{loop,memory-log,queue,write}.test.ts', WORLDS],
+    tests: ['test/ledger/{event-text,loop,memory-log,prefetch,queue,system-commands,write}.test.ts', WORLDS],
   },
   agent: {
     mutate: ['src/agent/spares.ts', 'src/agent/last-number.ts'],

@@ -83,8 +83,7 @@ export async function attemptBatch(parts: Parts, before: Before, taken: readonly
     if (result.kind === 'committed' && !(result.isWarned && checks.WARNED_COMMIT_IS_UNKNOWN))
       return { kind: 'settled', attempt, decision }
     // The next primary may not have a commit that came with a warning.
-    const { error = new Error('the commit was not confirmed by a standby') } =
-      result.kind === 'committed' ? {} : result
+    const error = 'error' in result ? result.error : new Error('the commit was not confirmed by a standby')
     if (result.kind === 'vetoed') return { kind: 'vetoed', attempt, error }
     if (result.kind === 'rolledBack' || !checks.UNKNOWN_OUTCOME_IS_LOOKED_UP)
       return { kind: 'rolledBack', attempt, error }

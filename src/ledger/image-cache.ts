@@ -39,8 +39,7 @@ export class ImageCache {
   /** Folds what others have written, under the lock. */
   catchUp(image: Image, caught: Caught): 'caughtUp' | 'behind' | 'anotherLog' {
     const { checks } = this.#options
-    if (checks.DIGEST_AT_THE_HEAD && (caught.digest !== image.digest || caught.head < image.head))
-      return 'anotherLog'
+    if (checks.DIGEST_AT_THE_HEAD && caught.digest !== image.digest) return 'anotherLog'
     if (!checks.CATCHES_UP_UNDER_THE_LOCK) return 'caughtUp'
     for (const one of caught.tail) fold(image, one)
     image.dirtySightings.clear()
@@ -50,7 +49,6 @@ export class ImageCache {
 
   keep(image: Image): void {
     image.journal = null
-    image.dirtySightings.clear()
   }
 
   undo(image: Image): void {
@@ -81,7 +79,6 @@ export class ImageCache {
       ;({ isCut } = page)
       if (isCut && behind > limits.behind) return false
     }
-    image.dirtySightings.clear()
     return true
   }
 }

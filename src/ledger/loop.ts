@@ -180,7 +180,7 @@ export class Loop {
   /** What a constraint refused is decided anew on a fresh image, one command at a time; and then refused. */
   #goOneByOne(batch: readonly Waiting[], error: unknown): void {
     const [only] = batch
-    if (this.queue.oneByOne === 0 || batch.length > 1 || !only?.command) {
+    if (this.queue.oneByOne === 0 || !only?.command) {
       this.queue.oneByOne = Math.max(this.queue.oneByOne, batch.length)
       return
     }

@@ -46,7 +46,7 @@ function beginEra({ name }: Image, { above, why }: SetBack): Command {
 
 /** The database is another than the one that wrote the log: restored, or failed over. */
 function anotherLife(image: Image, { identity: stored }: NetworkState, found: Found): Command {
-  const { identity, hasAllCommits, setBack } = found
+  const { identity, hasAllCommits } = found
   const isFailover = withoutTimeline(stored) === withoutTimeline(identity)
   if (isFailover && hasAllCommits) {
     const change = { version: null, description: null, labels: null, identity }
@@ -54,7 +54,7 @@ function anotherLife(image: Image, { identity: stored }: NetworkState, found: Fo
   }
   const how = isFailover ? 'a failover, or a recovery to a point in time' : 'a restored copy'
   const why = `the log was written in ${stored}, this is ${identity}: ${how}`
-  return beginEra(image, { above: Math.max(image.head, setBack?.above ?? 0), why })
+  return beginEra(image, { above: image.head, why })
 }
 
 /** Of several steps all have to elapse: a small one must not end the hold of a great one. */

@@ -11,6 +11,11 @@ test.each([
   ['a Reserve: the lease', reserve('a/1'), ['records']],
   ['a Release of what was never held: nothing', release('never/1'), []],
   ['a pool: the pool', pool('10.1.0.0/24', { name: 'other' }), ['pools']],
+  [
+    'a pool that is deleted: the pool',
+    command({ type: 'deletePool', name: 'pool', version: null }),
+    ['pools'],
+  ],
   ['a source: the source', register('agent'), ['sources']],
   ['a hold: the network', command({ type: 'hold', hold: 'SOURCE_AHEAD', why: 'so' }), ['network']],
 ])('%s', async (_, step, expected) => {
