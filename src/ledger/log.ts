@@ -30,8 +30,6 @@ export type Caught = {
   readonly clock: number
   /** Life of the database: system identifier, database, table of the log, timeline. */
   readonly identity: string
-  /** Last number of the log; 0: it is empty. */
-  readonly head: number
   /** Digest of the event `after`; null: it is not in the log. 64 zeros for 0. */
   readonly digest: string | null
   /** Digest of the event `expectedSeq`; null: it is not in the log. */

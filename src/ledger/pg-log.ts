@@ -64,8 +64,7 @@ const MS = (time: string): string => `(extract(epoch from ${time}) * 1000)::bigi
 const LIFE = `pg_postmaster_start_time()::text || '/' || (select oid from pg_database where datname = current_database())
     || '/' || 'ipledger.event'::regclass::oid || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)`
 const IDENTITY: Statement = { name: 'identity', text: `select ${IDENTITY_SQL} as identity`, values: [] }
-const STATE = `select ${MS('clock_timestamp()')} as clock, ${LIFE} as life,
-    coalesce((${lastEvent('$1')}), 0) as head`
+const STATE = `select ${MS('clock_timestamp()')} as clock, ${LIFE} as life`
 // From the image's head on: the digest there shows whether the image was made of this log. All statements here have an order, so
 // that their plans take the index that has it, also plans made while the table was empty.
 const TAIL = `select e.seq, case when e.seq > $2 then ipledger.event_text(e) end as text, encode(e.digest, 'hex') as digest
@@ -144,14 +143,14 @@ async function begin(
       BEGIN,
       ...(creates ? [{ name: 'make_lock', text: MAKE_LOCK, values: [network] }] : []),
       { name: 'lock', text: LOCK, values: [network] },
-      { name: 'state', text: STATE, values: [network] },
+      { name: 'state', text: STATE, values: [] },
       { name: 'tail', text: TAIL, values: [network, after, PAGE] },
       ...(expectedSeq === null ? [] : [{ name: 'expected', text: EXPECTED, values: [network, expectedSeq] }]),
       ...wanted.statements,
     ])
     const found = answered.slice(creates ? 2 : 1)
     const [lock, state, tail, expected] = found.splice(0, expectedSeq === null ? 3 : 4)
-    const { clock, life, head } = state!.rows[0]!
+    const { clock, life } = state!.rows[0]!
     // It is seen, and not locked. If another process created it after the first of these statements, the next attempt locks it.
     if (lock!.rowCount === 0 && tail!.rows.length > 0)
       throw new Error(
@@ -163,7 +162,6 @@ async function begin(
     return transactionOn(client, network, {
       clock: clock as number,
       identity,
-      head: head as number,
       expectedDigest: expected?.rows[0]?.seq === expectedSeq ? (expected!.rows[0]!.digest as string) : null,
       ...pageOf(tail!, after),
       known: wanted.read(identity, found),

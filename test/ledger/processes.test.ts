@@ -90,7 +90,7 @@ test('a network that another process creates after this one asked for its lock i
     await other.query('commit')
     await seen
     const { caught, abandon } = await log.begin('new', asked)
-    assert.equal(caught.head, 1)
+    assert.equal(caught.tail.length, 1)
     const lock = `select from ipledger.network_lock where network_id = 'new' for update nowait`
     await assert.rejects(other.query(lock), /could not obtain lock/)
     await abandon()

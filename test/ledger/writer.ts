@@ -29,7 +29,7 @@ export function createWriter(log: Log, network: string): Writer {
     ...log,
     async begin(name, asked) {
       const transaction = await log.begin(name, asked)
-      const caught = isStale ? { ...transaction.caught, head: asked.after, tail: [] } : transaction.caught
+      const caught = isStale ? { ...transaction.caught, tail: [] } : transaction.caught
       return {
         ...transaction,
         caught,

@@ -239,7 +239,6 @@ export function createDatabase(clock: () => number, page = 2_000): Database {
     return {
       clock: clock(),
       identity: database.identity,
-      head: of?.events.at(-1)?.event.seq ?? 0,
       digest: after === 0 ? NO_DIGEST : digestAt(of, after),
       expectedDigest: expectedSeq === null ? null : digestAt(of, expectedSeq),
       ...pageAfter(of, after),
