@@ -72,7 +72,7 @@ export async function truth(bench: Bench): Promise<void> {
     entries.map((one, k) =>
       k % 100 === 0 ? { ...one, name: `${one.name}-new`, uid: `${one.uid}-new` } : one,
     ),
-    0.5,
+    0.6,
   )
 }
 
