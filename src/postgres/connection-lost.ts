@@ -18,11 +18,14 @@ export class ConnectionLost extends Error {
   }
 }
 
+/** The driver takes no statement once the server says that it ends the connection; the end of the socket is read later. */
 export function lostOr(error: unknown, client: pg.ClientBase): unknown {
-  const { connection } = client as unknown as {
+  const { connection, _queryable: isUsable } = client as unknown as {
     readonly connection: { readonly stream: Pick<Socket, 'destroyed'> }
+    readonly _queryable: boolean
   }
-  if (!connection.stream.destroyed || error instanceof pg.DatabaseError) return error
+  const isLost = connection.stream.destroyed || !isUsable
+  if (!isLost || error instanceof pg.DatabaseError) return error
   const why = error instanceof Error ? error.message : String(error)
   return new ConnectionLost(`The connection to PostgreSQL was lost: ${why}.`, error)
 }

@@ -167,6 +167,24 @@ describe('connections', () => {
     await expect(client.query('select 1')).rejects.toThrow(ConnectionLost)
   })
 
+  test('… also before its socket has ended, as between two statements of a transaction', async () => {
+    const client = await connect(target(database.adminUrl))
+    const { rows } = await client.query<{ pid: number }>('select pg_backend_pid() as pid')
+    // The server says that it ends the connection; the socket's end is read later.
+    const statement = new Promise<Error | null>((resolve) => {
+      client.once('error', () =>
+        client.query('rollback').then(
+          () => resolve(null),
+          (error: Error) => resolve(error),
+        ),
+      )
+    })
+    await withClient(database.adminUrl, (other) =>
+      other.query('select pg_terminate_backend($1)', [rows[0]!.pid]),
+    )
+    expect(await statement).toBeInstanceOf(ConnectionLost)
+  })
+
   test('an error is no lost connection for the words of its text', async () => {
     const defect = new Error('a connection that has ended is closed: timeout, terminated')
     await expect(asking(Promise.reject(defect))).rejects.toBe(defect)
