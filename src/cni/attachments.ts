@@ -1,8 +1,8 @@
 /**
  * What ADD answered, and which releases are not delivered yet: one file an attachment, below the state directory. DEL marks the file
- * as removed; it stays while the service is away or the address is still configured. A file that cannot be delivered, or read, is
- * set aside: its time of last change is then an hour ahead, and it is tried again at that time. A file is written whole and then
- * renamed, so no crash loses one. Files are not synced: after a loss of power there are no containers, and sources prove that.
+ * as removed; it stays while the service is away or the address is still configured. A file that cannot be read, or whose release is
+ * refused, is set aside: its time of last change is then an hour ahead, and it is tried again at that time. A file is written whole and
+ * then renamed, so no crash loses one. Files are not synced: after a loss of power there are no containers, and sources prove that.
  *
  * A lock is held while releases are delivered, or an attachment is taken back into use: a release never overtakes the ADD after it.
  */

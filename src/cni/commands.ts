@@ -117,9 +117,9 @@ function nodeOf({ node }: Pick<Context, 'node'>, file?: AttachmentFile | null): 
 /**
  * Releases the attachments that DEL was called for, of this network or of all (null), once nothing on the node has their addresses.
  * The interface is checked first, then every namespace: the attachment's own may have another path by now, and its path may be of
- * another. One that cannot be delivered is set aside. Answers how many remain.
+ * another. One that the service refuses, or whose path cannot be read, is set aside. Answers how many remain.
  *
- * @throws CallFailed the service gave no final answer
+ * @throws CallFailed the service gave no final answer: at once if it would give none to another either, else after the others
  */
 export const deliver = (network: string | null, context: Context): Promise<number> =>
   context.attachments.locked(() => deliverAll(network, context))
@@ -133,6 +133,7 @@ async function deliverAll(network: string | null, context: Context): Promise<num
   let scanned: Promise<Scan> | undefined
   const scan = () => (scanned ??= namespaces.scanNode(null))
   let remaining = 0
+  let undecided: CallFailed | undefined
   for (const [at, file] of pending.entries()) {
     try {
       const found = configured[at]!
@@ -145,9 +146,13 @@ async function deliverAll(network: string | null, context: Context): Promise<num
       else await release(file, held, context)
     } catch (error) {
       if (isForLater(error)) throw error
-      attachments.setAside(file, error instanceof CallFailed ? sentence(error) : (error as Error).message)
+      if (!(error instanceof CallFailed)) attachments.setAside(file, (error as Error).message)
+      else if (error.reason !== undefined) attachments.setAside(file, sentence(error))
+      // No refusal: the service has a defect, or something else answered. In a moment it may work.
+      else undecided = error
     }
   }
+  if (undecided !== undefined) throw undecided
   return remaining
 }
 

@@ -449,9 +449,9 @@ describe('a release that cannot be delivered', () => {
     ['a defect of the service', Code.Internal],
     ['what is not known', Code.Unknown],
     ['a proxy’s refusal', Code.PermissionDenied],
-  ])('because of %s stops no other', async (_, code) => {
+  ])('because of %s stops no other, and is tried again as soon as the agent tries', async (_, code) => {
     const [bad, good] = [named('bad'), named('good')]
-    await add(bad, contextOf())
+    const addressOfBad = await add(bad, contextOf())
     const { leaseId } = attachmentsAt().files('inUse', 'default')[0]!.leases[0]!
     const address = await add(good, contextOf())
     const outage = contextOf({ client: away, agent: agentWith() })
@@ -461,9 +461,11 @@ describe('a release that cannot be delivered', () => {
         ? Promise.reject(new CallFailed(new ConnectError('broken', code)))
         : client.leases.release(asked, options)
     const broken = { ...client, leases: { ...client.leases, release } }
-    expect(await deliver('default', contextOf({ client: broken }))).toBe(0)
-    expect(warned).toEqual([expect.stringContaining('broken')])
+    await expect(deliver('default', contextOf({ client: broken }))).rejects.toThrow('broken')
     expect(await holderOf(address)).toBeNull()
+    expect(warned).toEqual([])
+    expect(await deliver('default', contextOf())).toBe(0)
+    expect(await holderOf(addressOfBad)).toBeNull()
   })
 
   test('of another network is delivered by the agent, and left by a plugin of this one', async () => {
