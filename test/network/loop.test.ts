@@ -52,7 +52,10 @@ await withClient(server.url('postgres'), (admin) => admin.query('create database
 const env = { DATABASE_URL: server.url('loop'), IPLEDGER_LOG_LEVEL: 'fatal', IPLEDGER_JOB_CONNECTIONS: '32' }
 /** Processes that ended and were not killed. */
 const crashed: Finished[] = []
+/** What processes wrote. */
+const said: (() => string)[] = []
 const watch = <T extends Running>(running: T): T => {
+  said.push(running.stdout, running.stderr)
   void running.finished.then((end) => end.code !== null && crashed.push(end))
   return running
 }
@@ -160,6 +163,7 @@ async function call(slot: Slot, command: 'ADD' | 'DEL', options: Parameters<Node
   }
   const answer = await node.call(command, slot.container, { args: slot.args, ...options, started })
   plugins.delete(plugin)
+  said.push(() => answer.stderr)
   count(`${command} ${answer.code === 0 ? 'answered' : `failed with ${answer.body?.code ?? 'a kill'}`}`)
   return answer
 }
@@ -500,7 +504,9 @@ test(`${ROUNDS} times ADD or DEL with faults: no address in two namespaces, and 
   })
   const seconds = Math.round((performance.now() - begun) / 100) / 10
   lookForDoubles()
-  for (const { node } of agents) expect(new Attachments(node.state, () => {}).countAside).toBe(0)
+  const aside = said.flatMap((words) => words().split('\n')).filter((line) => line.includes('is set aside'))
+  for (const { node } of agents)
+    expect(new Attachments(node.state, () => {}).countAside, aside.join('\n')).toBe(0)
   await expectVerified({ adminUrl: server.url('loop') })
   console.log({ ...figures, 'addresses in two namespaces': 0, 'seconds until reconciled': seconds })
 }, 3_600_000)
