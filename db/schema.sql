@@ -252,6 +252,7 @@ view ipledger_audit.verification (network text, looked_up_to bigint, digest text
 view ipledger_audit.verify_findings (network text, what text, address inet, seq bigint, expected text, found text, message text, found_at timestamp with time zone, seen_at timestamp with time zone)
 
 function ipledger.event_text(e ipledger.event) returns text
+function ipledger.identity() returns text
 function ipledger_audit.address_history(network text, address inet, "from" timestamp with time zone DEFAULT '-infinity'::timestamp with time zone, "to" timestamp with time zone DEFAULT 'infinity'::timestamp with time zone) returns SETOF ipledger_audit.event
 function ipledger_audit.bases(network text, address inet) returns SETOF inet
 function ipledger_audit.chain(network text, address inet, after bigint, upto bigint) returns SETOF ipledger_audit.log

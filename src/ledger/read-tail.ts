@@ -50,7 +50,7 @@ export async function readTail(db: Db, network: string, after: number, size: num
     select t.seq, t.digest, t.text, ${POOL_INFO}, b.state as before_state, b.node as before_node
     from (
       select e.seq, encode(e.digest, 'hex') as digest, e.pool_id, e.previous, e.token,
-        case when e.address is not null and e.seq > ${after} then ipledger.event_text(e) end as text
+        case when e.address is not null and e.seq > ${after} then ipledger.event_text(row(e.*)::ipledger.event) end as text
       from ipledger.event e where e.network_id = ${network} and e.seq >= ${after} order by e.seq limit ${size + 1}) t
     left join ipledger.event b on b.network_id = ${network} and b.seq = t.previous and b.token = t.token
     left join ipledger.pool p on p.network_id = ${network} and p.pool_id = t.pool_id

@@ -106,7 +106,7 @@ const LOG = `
                  lag(s.seq, 1, 0::bigint) over by_number as before_seq, lag(s.at) over by_number as before_at
             from (
               select e.seq, e.type, e.at, e.address, e.previous, e.state, e.token, e.ended, e.available_at, e.digest,
-                     convert_to(ipledger.event_text(e), 'UTF8') as text,
+                     convert_to(ipledger.event_text(row(e.*)::ipledger.event), 'UTF8') as text,
                      case when e.type = 'era.begun' and e.seq = (e.details ->> 'era')::bigint << 40 then (e.details ->> 'after')::bigint end as after
                 from ipledger.event e
                where e.network_id = $1 and e.seq >= $2 and e.seq < (select upto from slice)) s
