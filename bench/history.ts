@@ -49,6 +49,7 @@ export async function writeHistory(adminUrl: string, history: History): Promise<
       `select ipledger.identity() as identity, (extract(epoch from now()) * 1000)::bigint as now`,
     )
     const { identity, now } = rows[0]!
+    await client.query('insert into ipledger.network_lock (network_id) values ($1)', [history.network])
     let digest = '0'.repeat(64)
     let batch: Parameters<typeof insertEvents>[1][number][] = []
     const flush = async () => {

@@ -8,6 +8,7 @@ import type { AddressRecord } from '../core/event.ts'
 import { attachmentKey } from '../core/owner.ts'
 import { POLICY } from '../core/policy.ts'
 import { sqlState } from '../postgres/connection-lost.ts'
+import { setLimits } from '../postgres/limits.ts'
 import { discard, onConnection } from '../postgres/on-connection.ts'
 import {
   type Answered,
@@ -346,10 +347,7 @@ async function load<T>(
   const query = (text: string, values: readonly unknown[] = []) =>
     within(SILENT_LOAD_MS, client, client.query<Record<string, unknown>>(text, [...values]))
   await query('begin isolation level repeatable read read only')
-  await query(
-    `select set_config(name, '0', true) from pg_settings
-      where name in ('statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout')`,
-  )
+  await within(SILENT_LOAD_MS, client, setLimits(client, '0'))
   try {
     const rows = async (text: string, ...values: readonly unknown[]): Promise<readonly Row[]> =>
       (await query(text, [network, ...values])).rows

@@ -100,6 +100,7 @@ test.each([1, 2, 3])('of random events, seed %i', async (seed) => {
     sightings: new Map(),
     requests: [],
   })
+  await admin.query('insert into ipledger.network_lock (network_id) values ($1)', [network])
   await admin.query(insert!.text, [...insert!.values])
   const { rows } = await admin.query<{ text: string; digest: string; own: string; seq: number }>(
     `select e.seq, ipledger.event_text(row(e.*)::ipledger.event) as text, encode(e.digest, 'hex') as digest,

@@ -70,7 +70,11 @@ export async function copyOf(original: TestDatabase): Promise<TestDatabase> {
     await asSuperuser(`create database ${name}`)
     const options = ['--quiet', '--set=ON_ERROR_STOP=1', adminUrl!]
     execFileSync(`${PROGRAMS}/psql`, options, { input: dump, stdio: ['pipe', 'ignore', 'inherit'] })
-  } else await asSuperuser(`create database ${name} template ${original.name}`)
+  } else {
+    // Of Citus, the maintenance daemon is connected.
+    const leave = `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${original.name}'`
+    await asSuperuser(leave, `create database ${name} template ${original.name}`)
+  }
   return { ...original, name, adminUrl: adminUrl!, serviceUrl: serviceUrl!, drop }
 }
 
