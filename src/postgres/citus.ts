@@ -5,7 +5,7 @@
  */
 import type pg from 'pg'
 import { StartRefused } from '../config.ts'
-import { AUDITOR_ROLE, SERVICE_ROLE } from './roles.ts'
+import { AUDITOR_ROLE, JOBS_ROLE, SERVICE_ROLE } from './roles.ts'
 
 /** For the rest of a transaction statements are about this node only. */
 export const ALONE = 'set local citus.enable_ddl_propagation = off'
@@ -30,12 +30,14 @@ export async function distribute(admin: pg.Client): Promise<void> {
     ])
 }
 
-/** A query of a shard runs as its caller, who must be able to read it. A function's queries may be about several shards. */
+/** A query of a shard runs as its caller, who must be able to read it. A function's queries may be about several shards. The queue of jobs
+ * is the coordinator's alone. */
 export const GRANTS = `
   grant usage on schema ipledger to ${AUDITOR_ROLE};
   grant select on all tables in schema ipledger to ${AUDITOR_ROLE};
   alter role ${SERVICE_ROLE} set citus.allow_nested_distributed_execution = on;
-  alter role ${AUDITOR_ROLE} set citus.allow_nested_distributed_execution = on;`
+  alter role ${AUDITOR_ROLE} set citus.allow_nested_distributed_execution = on;
+  alter role ${JOBS_ROLE} set citus.enable_ddl_propagation = off;`
 
 /** Before tables are altered. */
 export async function dropAudit(admin: pg.Client): Promise<void> {
