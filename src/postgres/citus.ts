@@ -5,7 +5,7 @@
  */
 import type pg from 'pg'
 import { StartRefused } from '../config.ts'
-import { AUDITOR_ROLE, JOBS_ROLE, SERVICE_ROLE } from './roles.ts'
+import { AUDITOR_ROLE, JOBS_ROLE } from './roles.ts'
 
 /** For the rest of a transaction statements are about this node only. */
 export const ALONE = 'set local citus.enable_ddl_propagation = off'
@@ -30,13 +30,18 @@ export async function distribute(admin: pg.Client): Promise<void> {
     ])
 }
 
-/** A query of a shard runs as its caller, who must be able to read it. A function's queries may be about several shards. The queue of jobs
- * is the coordinator's alone. */
+/**
+ * A query of a shard runs as its caller, who must be able to read what the views read: not the ids by which a caller is answered
+ * again, nor the secrets of networks. The queue of jobs is the coordinator's alone.
+ */
 export const GRANTS = `
   grant usage on schema ipledger to ${AUDITOR_ROLE};
-  grant select on all tables in schema ipledger to ${AUDITOR_ROLE};
-  alter role ${SERVICE_ROLE} set citus.allow_nested_distributed_execution = on;
-  alter role ${AUDITOR_ROLE} set citus.allow_nested_distributed_execution = on;
+  do $$ begin execute (
+    select string_agg(format('grant select (%s) on ipledger.%I to ${AUDITOR_ROLE};', c.columns, c.table_name), ' ')
+      from (select c.table_name, string_agg(quote_ident(c.column_name), ', ') as columns from information_schema.columns c
+             where c.table_schema = 'ipledger' and c.table_name not in ('migration', 'request')
+               and c.column_name not in ('request_id', 'secret')
+             group by c.table_name) c); end $$;
   alter role ${JOBS_ROLE} set citus.enable_ddl_propagation = off;`
 
 /** Before tables are altered. */
@@ -68,12 +73,13 @@ async function everywhere(admin: pg.Client, text: string): Promise<void> {
 
 const SQL_FUNCTION = /(create function [^;]*?)language sql( [^$]*?)as \$\$\n(.*?)\$\$;/gs
 
-/** Citus plans no statement with a parameter of a function of language sql: the same body in PL/pgSQL. */
+/** Citus plans no statement with a parameter of a function of language sql: the same body in PL/pgSQL. Its queries may be about other shards. */
 export function inPlpgsql(text: string): string {
   return text.replace(SQL_FUNCTION, (all, head: string, attributes: string, body: string) => {
-    if (!/ipledger_audit\.|ipledger\./.test(body) || /immutable/.test(attributes)) return all
+    if (!/(?:from|join|lateral) ipledger_audit\./.test(body)) return all
     const isSet = /returns\s+(?:setof|table)/i.test(head)
-    const how = attributes.replace('set plan_cache_mode = force_generic_plan ', '')
+    const plans = 'set plan_cache_mode = force_generic_plan '
+    const how = `${attributes.replace(plans, '')}set citus.allow_nested_distributed_execution = on `
     const [open, close] = isSet ? ['return query', ''] : ['return (', ')']
     return `${head}language plpgsql${how}as $$\n#variable_conflict use_column\nbegin\n  ${open} ${body.trimEnd()}${close};\nend\n$$;`
   })
