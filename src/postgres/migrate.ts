@@ -130,16 +130,16 @@ async function apply(
 
 type Audit = {
   readonly digest: string
+  readonly grants: readonly File[]
   readonly begin: string
   readonly files: readonly File[]
-  readonly grants: string
 }
 
 async function readAudit(db: URL, isCitus: boolean): Promise<Audit> {
   const all = await readSql(new URL('audit/', db))
   const files = isCitus ? all.map(({ name, text }) => ({ name, text: inPlpgsql(text) })) : all
-  const grants = await readFile(new URL('grants.sql', db), 'utf8')
-  const digest = hash('sha256', [grants, ...files.map(({ name, text }) => `${name}\n${text}`)].join('\n'))
+  const grants = await readSql(new URL('grants/', db))
+  const digest = hash('sha256', [...grants, ...files].map(({ name, text }) => `${name}\n${text}`).join('\n'))
   // Functions are checked when they are called, so that no order among them matters.
   const begin = `
     set local search_path = pg_catalog;
@@ -148,7 +148,7 @@ async function readAudit(db: URL, isCitus: boolean): Promise<Audit> {
     create schema ipledger_audit;
     comment on schema ipledger_audit is
       'Views and functions that people and dashboards query; made anew by each version of ipledger. ${digest}';`
-  return { digest, begin, files, grants: grants + (isCitus ? GRANTS : '') }
+  return { digest, grants, begin, files }
 }
 
 const DIGEST = `select right(obj_description(to_regnamespace('ipledger_audit'), 'pg_namespace'), 64)`
@@ -156,7 +156,7 @@ const DIGEST = `select right(obj_description(to_regnamespace('ipledger_audit'), 
 /** True if something differed: a file, or the grants, which a dump does not bring to a server without the roles. */
 async function applyAudit(
   admin: pg.Client,
-  { digest, begin, files, grants }: Audit,
+  { digest, grants, begin, files }: Audit,
   isCitus: boolean,
 ): Promise<boolean> {
   const { rows } = await admin.query<{ digest: string | null; granted: boolean | null }>(
@@ -166,8 +166,8 @@ async function applyAudit(
     [AUDITOR_ROLE, SERVICE_ROLE],
   )
   if (rows[0]!.digest === digest && rows[0]!.granted) return false
-  await run(admin, grants, 'db/grants.sql')
-  if (isCitus) await admin.query(ALONE)
+  for (const { name, text } of grants) await run(admin, text, `db/grants/${name}.sql`)
+  if (isCitus) await admin.query(`${GRANTS} ${ALONE}`)
   await admin.query(begin)
   for (const { name, text } of files) await run(admin, text, `db/audit/${name}.sql`)
   return true
