@@ -17,16 +17,17 @@ beforeEach(async () => {
 })
 
 type Files = Readonly<Record<string, string>>
-const GRANTS =
-  'grant usage on schema ipledger to ipledger_service; grant usage on schema ipledger_audit to ipledger_auditor;'
+const GRANTS = 'grant usage on schema ipledger to ipledger_service;'
+const AUDIT_GRANTS = 'grant usage on schema ipledger_audit to ipledger_auditor;'
 
 function sources(migrations: Files, audit: Files = {}, grants = GRANTS): URL {
   const directory = temporaryDirectory()
   for (const [folder, files] of Object.entries({
     migrations,
-    audit: { ...audit, '90_grants.sql': grants },
+    audit: { ...audit, '90_grants.sql': AUDIT_GRANTS },
+    '': { 'grants.sql': grants },
   })) {
-    mkdirSync(`${directory}/${folder}`)
+    mkdirSync(`${directory}/${folder}`, { recursive: true })
     for (const [name, sql] of Object.entries(files)) writeFileSync(`${directory}/${folder}/${name}`, sql)
   }
   return pathToFileURL(`${directory}/`)
