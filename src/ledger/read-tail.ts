@@ -30,11 +30,13 @@ export type TailPage = {
 /** Last events of networks, by name. */
 export async function readHeads(db: Db, names: readonly string[]): Promise<ReadonlyMap<string, LogPosition>> {
   const { rows } = await sql<LogPosition & { network: string }>`
-    select n.network, coalesce(h.seq, 0) as seq, coalesce(h.digest, '') as digest
-    from unnest(${names}::text[]) as n (network)
-    left join lateral (${sql.raw(lastEvent('n.network', "e.seq, encode(e.digest, 'hex') as digest"))}) h on true
+    select n.network_id as network, h.seq, h.digest
+    from ipledger.network_lock n
+    cross join lateral (${sql.raw(lastEvent('n.network_id', "e.seq, encode(e.digest, 'hex') as digest"))}) h
+    where n.network_id = any(${names}::text[])
   `.execute(db)
-  return new Map(rows.map(({ network, ...head }) => [network, head]))
+  const heads = new Map(rows.map(({ network, ...head }) => [network, head]))
+  return new Map(names.map((name) => [name, heads.get(name) ?? { seq: 0, digest: '' }]))
 }
 
 type TailRow = PoolInfo & {

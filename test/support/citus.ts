@@ -4,6 +4,14 @@ import { readUrl } from '../../src/postgres/connect.ts'
 
 export const ON_CITUS = process.env.IPLEDGER_TEST_POSTGRES === 'citus'
 
+/** What tests cannot ask of Citus, and why. */
+const CANNOT = {
+  plans: 'The coordinator plans tasks. What a shard plans is that of PostgreSQL 15, where these tests run.',
+  tamper:
+    'An update by a subquery or a function that is not immutable: so that a test alters an event and its digest.',
+} as const
+export const cannot = (what: keyof typeof CANNOT): boolean => ON_CITUS && what in CANNOT
+
 export const CITUS_SETTINGS = {
   shared_preload_libraries: 'citus',
   wal_level: 'logical',
