@@ -10,6 +10,7 @@ const PLAIN = ['client', 'core', 'simulation', 'sources', 'unit']
  * and the namespaces as root.
  */
 const SERVERS = [
+  { name: 'citus', wanted: process.env.IPLEDGER_TEST_POSTGRES === 'citus' },
   { name: 'docker', wanted: process.env.IPLEDGER_TEST_DOCKER },
   { name: 'network', wanted: process.env.IPLEDGER_TEST_NETWORK },
   { name: 'prometheus', wanted: process.env.IPLEDGER_TEST_PROMETHEUS },

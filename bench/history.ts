@@ -11,7 +11,7 @@ import { buildPool, parsePoolSettings } from '../src/core/pool.ts'
 import { digestOf, textOf } from '../src/ledger/event-text.ts'
 import { rebuildNetwork } from '../src/ledger/rebuild.ts'
 import { insertEvents } from '../src/ledger/tables.ts'
-import { IDENTITY_SQL, withClient } from '../src/postgres/connect.ts'
+import { withClient } from '../src/postgres/connect.ts'
 
 export type History = {
   readonly network: string
@@ -46,9 +46,10 @@ export function holderOf(k: number) {
 export async function writeHistory(adminUrl: string, history: History): Promise<void> {
   await withClient({ url: adminUrl, applicationName: 'bench' }, async (client) => {
     const { rows } = await client.query<{ identity: string; now: number }>(
-      `select ${IDENTITY_SQL} as identity, (extract(epoch from now()) * 1000)::bigint as now`,
+      `select ipledger.identity() as identity, (extract(epoch from now()) * 1000)::bigint as now`,
     )
     const { identity, now } = rows[0]!
+    await client.query('insert into ipledger.network_lock (network_id) values ($1)', [history.network])
     let digest = '0'.repeat(64)
     let batch: Parameters<typeof insertEvents>[1][number][] = []
     const flush = async () => {

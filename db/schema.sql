@@ -241,6 +241,7 @@ view ipledger_audit.network (network text, state text, era integer, head bigint,
 view ipledger_audit.pool (network text, pool text, pool_id bigint, family smallint, cidr cidr, settings jsonb, version bigint, created_at timestamp with time zone, updated_at timestamp with time zone)
 view ipledger_audit.pool_forecast (network text, pool text, free numeric, cooling numeric, leases_per_hour double precision, exhausted_in interval, at timestamp with time zone)
 view ipledger_audit.pool_map (network text, pool text, part integer, first_address inet, size numeric, cooling bigint, reserved bigint, active bigint, quarantined bigint, used_ratio double precision)
+view ipledger_audit.pool_names (network text, pool_id bigint, pool text)
 view ipledger_audit.pool_samples (network text, pool_id bigint, at timestamp with time zone, size numeric, allocatable numeric, free numeric, cooling numeric, reserved bigint, active bigint, quarantined bigint, excluded numeric)
 view ipledger_audit.pool_usage (network text, pool text, cidr cidr, family smallint, size numeric, allocatable numeric, free numeric, cooling numeric, reserved bigint, active bigint, quarantined bigint, excluded numeric, used_ratio double precision, draining boolean, at timestamp with time zone)
 view ipledger_audit.quarantines (network text, address inet, pool text, state text, lease_id text, fencing_token bigint, version bigint, owner_kind text, owner_name text, owner_uid text, owner_incarnation text, owner_interface text, node text, labels jsonb, reserved_at timestamp with time zone, confirmed_at timestamp with time zone, confirm_by timestamp with time zone, quarantine_reason text, quarantined_at timestamp with time zone, quarantined_by text, quarantine_node text, quarantine_why text, since timestamp with time zone, age interval, exit text)
@@ -252,6 +253,7 @@ view ipledger_audit.verification (network text, looked_up_to bigint, digest text
 view ipledger_audit.verify_findings (network text, what text, address inet, seq bigint, expected text, found text, message text, found_at timestamp with time zone, seen_at timestamp with time zone)
 
 function ipledger.event_text(e ipledger.event) returns text
+function ipledger.identity() returns text
 function ipledger_audit.address_history(network text, address inet, "from" timestamp with time zone DEFAULT '-infinity'::timestamp with time zone, "to" timestamp with time zone DEFAULT 'infinity'::timestamp with time zone) returns SETOF ipledger_audit.event
 function ipledger_audit.bases(network text, address inet) returns SETOF inet
 function ipledger_audit.chain(network text, address inet, after bigint, upto bigint) returns SETOF ipledger_audit.log
@@ -280,7 +282,7 @@ function ipledger_audit.owner_history(network text, name text) returns SETOF ipl
 function ipledger_audit.plain_address(address inet) returns inet
 function ipledger_audit.pool_at(network text, address inet, upto bigint) returns SETOF ipledger_audit.log
 function ipledger_audit.pool_exclusions(settings jsonb) returns TABLE(first inet, last inet, why text)
-function ipledger_audit.pool_name(network text, pool_id bigint) returns text
+function ipledger_audit.pool_parts(cidr cidr, length integer) returns TABLE(part integer, first_address inet)
 function ipledger_audit.pool_touched(network text, cidr cidr, prefix_length integer) returns TABLE(address inet, state text)
 function ipledger_audit.pool_usage_history(INOUT network text, INOUT pool text, "from" timestamp with time zone, "to" timestamp with time zone, OUT at timestamp with time zone, OUT cidr cidr, OUT family smallint, OUT size numeric, OUT allocatable numeric, OUT free numeric, OUT cooling numeric, OUT reserved bigint, OUT active bigint, OUT quarantined bigint, OUT excluded numeric, OUT used_ratio double precision) returns SETOF record
 function ipledger_audit.position_at(network text, at timestamp with time zone) returns bigint

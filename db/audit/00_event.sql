@@ -32,9 +32,10 @@ create view ipledger_audit.lease as
     e.network_id || '/' || e.token as lease_id, e.token as fencing_token, e.seq as version, e.owner_kind, e.owner_name, e.owner_uid,
     e.owner_incarnation, e.owner_interface, e.node, e.labels::jsonb as labels, e.reserved_at, e.confirmed_at, e.confirm_by,
     e.quarantine_reason, e.quarantined_at, e.quarantined_by, e.quarantine_node, e.quarantine_why,
-    (select b.at from ipledger.event b where b.network_id = e.network_id and b.seq = e.token) as since
+    b.at as since
     from ipledger.lease l
     join ipledger.event e on e.network_id = l.network_id and e.seq = l.seq
+    left join ipledger.event b on b.network_id = e.network_id and b.seq = e.token
     left join ipledger.pool p on p.network_id = l.network_id and p.pool_id = l.pool_id
    where l.state <> 'FREE';
 comment on view ipledger_audit.lease is $$Leases that are held now. In the past: leases_as_of.

@@ -7,9 +7,9 @@ Example: select seq, type, address, evidence from log where network_id = 'defaul
 
 create view ipledger_audit.network as
   select n.network_id as network, case when n.recovering is null then 'READY' else 'RECOVERING' end as state, n.era,
-         (select e.seq from ipledger.event e where e.network_id = n.network_id order by e.seq desc limit 1) as head,
-         n.description, n.labels::jsonb as labels, n.created_at, n.updated_at
-    from ipledger.network n;
+         h.seq as head, n.description, n.labels::jsonb as labels, n.created_at, n.updated_at
+    from ipledger.network n
+   cross join lateral (select e.seq from ipledger.event e where e.network_id = n.network_id order by e.seq desc limit 1) h;
 comment on view ipledger_audit.network is $$The networks.
 Columns: network; state (READY, RECOVERING); era (life of the database; its numbers begin at era × 2^40); head (number of the last
 event); description; labels; created_at; updated_at.
@@ -25,14 +25,14 @@ exclude, cooldownMs, confirmWithinMs, liveness, ownerLimit, draining, options, l
 created_at; updated_at.
 Example: select pool, cidr, settings ->> 'gateway' as gateway from pool where network = 'default';$$;
 
-create function ipledger_audit.pool_name(network text, pool_id bigint) returns text
-  language sql stable as $$
-  select coalesce(
-           (select p.pool from ipledger_audit.pool p where p.network = pool_name.network and p.pool_id = pool_name.pool_id),
-           (select c.evidence ->> 'name' from ipledger_audit.log c where c.network_id = pool_name.network and c.seq = pool_name.pool_id), '')
-$$;
-comment on function ipledger_audit.pool_name(text, bigint) is $$The name of a pool by its number: the present one, or its first one if it is deleted; empty: not known.
-Example: select pool_name('default', 1);$$;
+create view ipledger_audit.pool_names as
+  select e.network_id as network, e.seq as pool_id, coalesce(p.name, e.details ->> 'name') as pool
+    from ipledger.event e
+    left join ipledger.pool p on p.network_id = e.network_id and p.pool_id = e.seq
+   where e.address is null and e.type = 'pool.created';
+comment on view ipledger_audit.pool_names is $$Every pool that there ever was, by its number.
+Columns: network; pool_id (number of the event that made it); pool (its present name, or its first one if it is deleted).
+Example: select pool from pool_names where network = 'default' and pool_id = 2;$$;
 
 -- In PL/pgSQL, which keeps the plans of its expressions for the session: as one SQL expression a sentence cost 90 µs.
 create function ipledger_audit.event_sentence(event ipledger_audit.log, pool text) returns text
@@ -105,12 +105,11 @@ create view ipledger_audit.event as
   select l.network_id as network, l.seq, l.at, l.type, set_masklen(l.address, l.prefix_length) as address,
          l.network_id || '/' || l.fencing_token as lease_id, p.pool, l.state,
          l.owner_kind, l.owner_name, l.owner_uid, l.owner_incarnation, l.owner_interface, l.node,
-         l.actor, l.cause, l.quarantine_reason, ipledger_audit.event_sentence(l, p.pool) as what, l.evidence, l.trace_id
+         l.actor, l.cause, l.quarantine_reason, ipledger_audit.event_sentence(row(l.*)::ipledger_audit.log, p.pool) as what, l.evidence,
+         l.trace_id
     from ipledger_audit.log l
-    cross join lateral (
-      select case when l.pool_id is null then null
-                  when l.type like 'pool.%' then l.evidence ->> 'name'
-                  else ipledger_audit.pool_name(l.network_id, l.pool_id) end as pool) p;
+    left join ipledger_audit.pool_names n on n.network = l.network_id and n.pool_id = l.pool_id
+   cross join lateral (select case when l.type like 'pool.%' then l.evidence ->> 'name' else n.pool end as pool) p;
 comment on view ipledger_audit.event is $$Everything that happened, a row an event, in all networks. Filter by network and by seq, at (a range) or owner_name, or it reads
 everything. For an address, lease or owner use address_history, lease_history, owner_history.
 Columns: network; seq (number of the event in its network); at; type; address (a block with its mask) and lease_id; pool (its present name,

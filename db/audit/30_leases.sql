@@ -26,7 +26,10 @@ create function ipledger_audit.chain(network text, address inet, after bigint, u
   language sql stable rows 10 as $$
   select l.* from ipledger_audit.log l
    where l.network_id = chain.network and l.address = chain.address and l.previous < chain.upto and l.seq > chain.after and l.seq <= chain.upto
-     and l.previous >= coalesce((select x.seq from ipledger_audit.last_event(chain.network, chain.address, chain.after) x), 0)
+     and l.previous >= coalesce((
+       select x.seq from ipledger_audit.log x
+        where x.network_id = chain.network and x.address = chain.address and x.previous < chain.after and x.seq <= chain.after
+        order by x.previous desc limit 1), 0)
 $$;
 comment on function ipledger_audit.chain(text, inet, bigint, bigint) is $$The events of the leases that begin at an address, after one number and up to another, by the index of their chain. Rows of view `log`.
 Example: select seq, type from chain('default', '10.8.64.2', 0, 1000) order by seq;$$;
@@ -48,7 +51,10 @@ create function ipledger_audit.last_events(network text, address inet, upto bigi
   language sql stable rows 10 as $$
   select e.*
     from ipledger_audit.bases(last_events.network, last_events.address) as b (base)
-    cross join lateral ipledger_audit.last_event(last_events.network, b.base, last_events.upto) e
+    cross join lateral (
+      select l.* from ipledger_audit.log l
+       where l.network_id = last_events.network and l.address = b.base and l.previous < last_events.upto and l.seq <= last_events.upto
+       order by l.previous desc limit 1) e
    where set_masklen(e.address, e.prefix_length) && last_events.address
 $$;
 comment on function ipledger_audit.last_events(text, inet, bigint) is $$The last event, up to a number, of every lease that overlaps an address or a CIDR. Of those that contain one address at most one was held
@@ -60,12 +66,13 @@ create function ipledger_audit.who_had(network text, address inet, at timestampt
   select h.*, e.seq, b.actor, b.cause, u.at, u.type || '/' || u.cause
     from ipledger_audit.last_events(who_had.network, ipledger_audit.plain_address(who_had.address),
                                     (select ipledger_audit.position_at(who_had.network, who_had.at))) e
-    left join ipledger_audit.log b on b.network_id = e.network_id and b.seq = e.fencing_token
+    left join ipledger_audit.log b on b.network_id = who_had.network and b.seq = e.fencing_token
+    left join ipledger_audit.pool_names p on p.network = who_had.network and p.pool_id = e.pool_id
     left join lateral (
       select n.at, n.type, n.cause from ipledger_audit.log n
-       where n.network_id = e.network_id and n.address = e.address and n.previous >= e.seq and n.state = 'FREE'
+       where n.network_id = who_had.network and n.address = e.address and n.previous >= e.seq and n.state = 'FREE'
        order by n.previous limit 1) u on true
-   cross join lateral ipledger_audit.lease_after(e, ipledger_audit.pool_name(e.network_id, e.pool_id), b.at) h
+   cross join lateral ipledger_audit.lease_after(row(e.*)::ipledger_audit.log, p.pool, b.at) h
    where e.state <> 'FREE'
    order by e.address
 $$;
@@ -97,12 +104,9 @@ create function ipledger_audit.leases_as_of(network text, seq bigint)
   )
   select x.*
     from ipledger_audit.log h
-    left join ipledger_audit.pool p on p.network = h.network_id and p.pool_id = h.pool_id
-   cross join lateral (
-     select coalesce(p.pool, ipledger_audit.pool_name(h.network_id, h.pool_id)) as pool,
-            case when h.seq = h.fencing_token then h.at
-                 else (select b.at from ipledger_audit.log b where b.network_id = h.network_id and b.seq = h.fencing_token) end as since) o
-   cross join lateral ipledger_audit.lease_after(h, o.pool, o.since) x
+    left join ipledger_audit.pool_names p on p.network = leases_as_of.network and p.pool_id = h.pool_id
+    left join ipledger_audit.log b on b.network_id = leases_as_of.network and b.seq = nullif(h.fencing_token, h.seq)
+   cross join lateral ipledger_audit.lease_after(row(h.*)::ipledger_audit.log, p.pool, coalesce(b.at, h.at)) x
    where h.network_id = leases_as_of.network and h.seq = any (array(select x.seq from last x)) and h.state <> 'FREE'
    order by h.address
 $$;
@@ -147,23 +151,20 @@ Example: select seq, at, what from address_history('default', '10.8.64.2', now()
 
 create function ipledger_audit.lease_history(lease_id text)
   returns setof ipledger_audit.event language sql stable rows 10 as $$
-  with named as materialized (
-    select split_part(lease_history.lease_id, '/', 1) as network, split_part(lease_history.lease_id, '/', 2)::bigint as token
-     where lease_history.lease_id ~ '^[^/]{1,63}/[1-9][0-9]{0,15}$'
-  ),
-  span as materialized (
-    select b.network_id, b.address, b.seq as first, b.previous, coalesce(ended.seq, 9223372036854775807) as last
-      from named n
-      join ipledger_audit.log b on b.network_id = n.network and b.seq = n.token and b.fencing_token = n.token
+  with span as materialized (
+    select b.address, b.seq as first, b.previous, coalesce(ended.seq, 9223372036854775807) as last
+      from ipledger_audit.log b
       left join lateral (
         select x.seq from ipledger_audit.log x
-         where x.network_id = b.network_id and x.address = b.address and x.previous >= b.seq and x.state = 'FREE'
+         where x.network_id = split_part(lease_history.lease_id, '/', 1) and x.address = b.address and x.previous >= b.seq and x.state = 'FREE'
          order by x.previous limit 1) ended on true
+     where b.network_id = split_part(lease_history.lease_id, '/', 1) and b.fencing_token = b.seq
+       and b.seq = case when lease_history.lease_id ~ '^[^/]{1,63}/[1-9][0-9]{0,15}$' then split_part(lease_history.lease_id, '/', 2)::bigint end
   )
   select e.* from span s
-    join ipledger_audit.log l on l.network_id = s.network_id and l.address = s.address and l.previous >= s.previous and l.previous < s.last
-                             and l.seq between s.first and s.last
-    join ipledger_audit.event e on e.network = s.network_id and e.seq = l.seq
+    join ipledger_audit.log l on l.network_id = split_part(lease_history.lease_id, '/', 1) and l.address = s.address
+                             and l.previous >= s.previous and l.previous < s.last and l.seq between s.first and s.last
+    join ipledger_audit.event e on e.network = split_part(lease_history.lease_id, '/', 1) and e.seq = l.seq
    order by e.seq
 $$;
 comment on function ipledger_audit.lease_history(text) is $$The life of a lease, from its first event to its end. Its id is network/fencing token. Columns: those of view `event`.
@@ -195,24 +196,25 @@ create function ipledger_audit.reaps("from" timestamptz, "to" timestamptz)
     lookup_detail text, policy jsonb, evidence jsonb)
   language sql stable as $$
   select l.network_id, l.seq, l.at, set_masklen(l.address, l.prefix_length), l.network_id || '/' || l.fencing_token,
-         ipledger_audit.pool_name(l.network_id, l.pool_id), l.owner_kind, l.owner_name, l.owner_uid, l.owner_incarnation,
-         l.owner_interface, l.node, l.cause, l.actor, w.witness ->> 'id', case when w.witness is null then null when s.seq is not null then 'SIGHTED' else 'COVERS' end,
+         p.pool, l.owner_kind, l.owner_name, l.owner_uid, l.owner_incarnation,
+         l.owner_interface, l.node, l.cause, l.actor, w.witness ->> 'id', case when w.witness = 'null' then null when s.seq is not null then 'SIGHTED' else 'COVERS' end,
          m.snapshots, m.heads, coalesce(cardinality(m.snapshots), 0),
-         (select x.at from ipledger_audit.log x where x.network_id = l.network_id and x.seq = s.seq),
-         a.answer ->> 'answer', to_timestamp((a.answer ->> 'askedAt')::float8 / 1000), a.answer ->> 'detail',
+         b.at, a.answer ->> 'answer', to_timestamp((a.answer ->> 'askedAt')::float8 / 1000), a.answer ->> 'detail',
          l.evidence #> '{proof,policy}', l.evidence
     from ipledger_audit.network n
    cross join lateral ipledger_audit.events_between(n.network, reaps."from", reaps."to") l
-    left join lateral jsonb_array_elements(l.evidence #> '{proof,witnesses}') with ordinality as w (witness, place) on true
-    left join lateral (
+   cross join lateral jsonb_array_elements(coalesce(nullif(l.evidence #> '{proof,witnesses}', '[]'), '[null]')) with ordinality as w (witness, place)
+   cross join lateral (
       select max(coalesce(x ->> 'vanishedSeq', x ->> 'terminalSeq', x ->> 'appearedSeq')::bigint) as seq
-        from jsonb_array_elements(l.evidence #> '{proof,sightings}') x where x ->> 'source' = w.witness ->> 'id') s on true
-    left join lateral (
-      select array_agg(c.sequence) as snapshots, array_agg(c.head) as heads
-        from jsonb_to_recordset(w.witness -> 'missed') as c (sequence bigint, head bigint)) m on true
-    left join lateral (
-      select x as answer from jsonb_array_elements(l.evidence #> '{proof,lookUps}') x
-       where x ->> 'source' = w.witness ->> 'id' order by x ->> 'askedAt' desc limit 1) a on true
+        from jsonb_array_elements(l.evidence #> '{proof,sightings}') x where x ->> 'source' = w.witness ->> 'id') s
+   cross join lateral (
+      select array_agg((x ->> 'sequence')::bigint) as snapshots, array_agg((x ->> 'head')::bigint) as heads
+        from jsonb_array_elements(w.witness -> 'missed') x) m
+   cross join lateral (
+      select (array_agg(x order by x ->> 'askedAt' desc))[1] as answer from jsonb_array_elements(l.evidence #> '{proof,lookUps}') x
+       where x ->> 'source' = w.witness ->> 'id') a
+    left join ipledger_audit.pool_names p on p.network = n.network and p.pool_id = l.pool_id
+    left join ipledger_audit.log b on b.network_id = n.network and b.seq = s.seq
    where l.type = 'lease.reaped'
    order by l.network_id, l.seq, w.place
 $$;
@@ -230,9 +232,10 @@ create function ipledger_audit.marks("from" timestamptz, "to" timestamptz)
   language sql stable as $$
   select n.network, l.seq, l.at,
          case l.type when 'lease.reaped' then 'reap' when 'lease.quarantined' then 'conflict' when 'era.begun' then 'era' else 'hold' end,
-         ipledger_audit.event_sentence(l, ipledger_audit.pool_name(l.network_id, l.pool_id))
+         ipledger_audit.event_sentence(row(l.*)::ipledger_audit.log, p.pool)
     from ipledger_audit.network n
    cross join lateral ipledger_audit.events_between(n.network, marks."from", marks."to") l
+    left join ipledger_audit.pool_names p on p.network = n.network and p.pool_id = l.pool_id
    where l.type in ('lease.reaped', 'era.begun', 'reconcile.held', 'reconcile.resumed')
       or (l.type = 'lease.quarantined' and l.quarantine_reason = 'CONFLICT')
 $$;
@@ -244,7 +247,7 @@ create function ipledger_audit.churn("from" timestamptz default now() - interval
   returns table (network text, by text, key text, reserved bigint, released bigint, reaped bigint, adopted bigint, quarantined bigint)
   language sql stable as $$
   select c.network_id, case when c.by_owner = 0 then 'owner' when c.by_node = 0 then 'node' else 'pool' end,
-         case when c.by_owner = 0 then c.owner when c.by_node = 0 then c.node else ipledger_audit.pool_name(c.network_id, c.pool_id) end,
+         case when c.by_owner = 0 then c.owner when c.by_node = 0 then c.node else p.pool end,
          c.reserved, c.released, c.reaped, c.adopted, c.quarantined
     from (select e.network_id, e.owner, e.node, e.pool_id, grouping(e.owner) as by_owner, grouping(e.node) as by_node,
                  count(*) filter (where e.type = 'lease.reserved') as reserved, count(*) filter (where e.type = 'lease.released') as released,
@@ -255,6 +258,7 @@ create function ipledger_audit.churn("from" timestamptz default now() - interval
                    cross join lateral ipledger_audit.events_between(n.network, churn."from", churn."to") l
                    where l.type in ('lease.reserved', 'lease.released', 'lease.reaped', 'lease.adopted', 'lease.quarantined')) e
            group by grouping sets ((e.network_id, e.owner), (e.network_id, e.node), (e.network_id, e.pool_id))) c
+    left join ipledger_audit.pool_names p on p.network = c.network_id and p.pool_id = c.pool_id
    where (c.by_owner = 0 and c.owner is not null) or (c.by_node = 0 and c.node is not null) or (c.by_owner = 1 and c.by_node = 1)
    order by c.network_id, 2, c.reserved + c.released + c.reaped + c.adopted + c.quarantined desc, 3
 $$;
@@ -280,19 +284,19 @@ no row.
 Example: select at, sum(events) from event_rate(now() - interval '1 hour', now(), '5 minutes') where network = 'default' group by at order by at;$$;
 
 create view ipledger_audit.crash_loops as
-  select r.network_id as network, r.owner_kind, r.owner_name, r.owner_interface,
-         ipledger_audit.pool_name(r.network_id, r.pool_id) as pool, r.lives, r.addresses,
-         (select count(*) from ipledger_audit.lease h
-           where h.network = r.network_id and h.owner_kind = r.owner_kind and h.owner_name = r.owner_name
-             and h.owner_interface = r.owner_interface) as held_now,
-         r.first_at, r.last_at
-    from (select l.network_id, l.owner_kind, l.owner_name, l.owner_interface, (array_agg(l.pool_id order by l.seq desc))[1] as pool_id,
+  select r.network, r.owner_kind, r.owner_name, r.owner_interface, p.pool, r.lives, r.addresses, coalesce(h.held_now, 0) as held_now, r.first_at, r.last_at
+    from (select n.network, l.owner_kind, l.owner_name, l.owner_interface, (array_agg(l.pool_id order by l.seq desc))[1] as pool_id,
                  count(distinct l.address) as addresses, min(l.at) as first_at, max(l.at) as last_at,
                  count(distinct concat_ws('|', l.owner_uid, l.owner_incarnation, case when l.owner_incarnation = '' then l.at end)) as lives
             from ipledger_audit.network n
            cross join lateral ipledger_audit.events_between(n.network, now() - interval '15 minutes', 'infinity') l
            where l.type = 'lease.reserved'
-           group by l.network_id, l.owner_kind, l.owner_name, l.owner_interface) r
+           group by n.network, l.owner_kind, l.owner_name, l.owner_interface) r
+    left join ipledger_audit.pool_names p on p.network = r.network and p.pool_id = r.pool_id
+    left join (
+      select l.network, l.owner_kind, l.owner_name, l.owner_interface, count(*) as held_now from ipledger_audit.lease l
+       group by l.network, l.owner_kind, l.owner_name, l.owner_interface) h
+      on h.network = r.network and h.owner_kind = r.owner_kind and h.owner_name = r.owner_name and h.owner_interface = r.owner_interface
    where r.lives >= 5;
 comment on view ipledger_audit.crash_loops is $$Owners that got leases in five lives or more within 15 minutes: a workload restarts again and again. A Reserve is a life; several of one
 incarnation are one. Reads every event of that time: name the network.

@@ -116,26 +116,35 @@ Columns: network; pool; free, cooling (by the last sample, leases); leases_per_h
 samples); exhausted_in (from the last sample on; null: it does not fill, or not within a century); at (the last sample).
 Example: select pool, free, leases_per_hour, exhausted_in from pool_forecast where exhausted_in < interval '1 day';$$;
 
+create function ipledger_audit.pool_parts(cidr cidr, length int) returns table (part int, first_address inet)
+  language sql immutable as $$
+  with recursive x (part, first_address) as (
+    select 0, set_masklen(pool_parts.cidr::inet, pool_parts.length)
+    union all
+    select x.part + 1, set_masklen(set_masklen(broadcast(x.first_address), -1) + 1, pool_parts.length)
+      from x where x.part + 1 < 1 << (pool_parts.length - masklen(pool_parts.cidr))
+  )
+  select x.part, x.first_address from x
+$$;
+comment on function ipledger_audit.pool_parts(cidr, int) is $$The equal parts of a CIDR, by the length of their masks. Columns: part (0, 1, …); first_address (the part's CIDR).
+Example: select part, first_address from pool_parts('10.8.64.0/20', 24);$$;
+
 create view ipledger_audit.pool_map as
-  select p.network_id as network, p.name as pool, m.part, m.first_address, d.size, m.cooling, m.reserved, m.active, m.quarantined,
-         ((m.cooling + m.reserved + m.active + m.quarantined) / d.size)::float8 as used_ratio
-    from ipledger.pool p
-   cross join lateral (
-     select masklen(p.cidr) + b.bits as length, trunc(power(2::numeric, p.prefix_length - masklen(p.cidr) - b.bits)) as size
-       from (select least(8, p.prefix_length - masklen(p.cidr)) as bits) b) d
-   cross join lateral (
-     with recursive x (part, first_address) as (
-       select 0, set_masklen(p.cidr::inet, d.length)
-       union all
-       select x.part + 1, set_masklen(set_masklen(broadcast(x.first_address), -1) + 1, d.length)
-         from x where x.part + 1 < 1 << (d.length - masklen(p.cidr))
-     )
-     select x.part, x.first_address, count(*) filter (where t.state = 'COOLING') as cooling, count(*) filter (where t.state = 'RESERVED') as reserved,
-            count(*) filter (where t.state = 'ACTIVE') as active, count(*) filter (where t.state = 'QUARANTINED') as quarantined
-       from x
-       left join ipledger_audit.pool_touched(p.network_id, p.cidr, p.prefix_length) t
-         on network(set_masklen(t.address, d.length))::inet = x.first_address
-      group by x.part, x.first_address) m;
+  select m.network, m.pool, m.part, m.first_address, m.size, m.cooling, m.reserved, m.active, m.quarantined,
+         ((m.cooling + m.reserved + m.active + m.quarantined) / m.size)::float8 as used_ratio
+    from (select p.network_id as network, p.name as pool, x.part, x.first_address,
+                 trunc(power(2::numeric, p.prefix_length - masklen(x.first_address))) as size, coalesce(c.cooling, 0) as cooling,
+                 coalesce(c.reserved, 0) as reserved, coalesce(c.active, 0) as active, coalesce(c.quarantined, 0) as quarantined
+            from ipledger.pool p
+           cross join lateral ipledger_audit.pool_parts(p.cidr, least(masklen(p.cidr) + 8, p.prefix_length)) x
+            left join (
+              select p.network_id, p.name, network(set_masklen(t.address, least(masklen(p.cidr) + 8, p.prefix_length)))::inet as first_address,
+                     count(*) filter (where t.state = 'COOLING') as cooling, count(*) filter (where t.state = 'RESERVED') as reserved,
+                     count(*) filter (where t.state = 'ACTIVE') as active, count(*) filter (where t.state = 'QUARANTINED') as quarantined
+                from ipledger.pool p
+               cross join lateral ipledger_audit.pool_touched(p.network_id, p.cidr, p.prefix_length) t
+               group by 1, 2, 3) c
+              on c.network_id = p.network_id and c.name = p.name and c.first_address = x.first_address) m;
 comment on view ipledger_audit.pool_map is $$Where in its CIDR a pool is used now: up to 256 equal parts, in order of address. Ask for one pool: it counts all of its leases.
 Columns: network; pool; part (0, 1, …); first_address (the part's CIDR); size (leases that fit in it, excluded ones too); cooling,
 reserved, active, quarantined (leases of it); used_ratio (those four, of size: 0 to 1).

@@ -38,11 +38,10 @@ create view ipledger_audit.sightings as
          s.owner_incarnation, s.owner_interface, s.node, s.state, s.vanished_seq is null and s.state <> 'terminal' as live,
          s.appeared_at, s.appeared_seq,
          s.appeared_head,
-         case when s.vanished_seq is null
-              then (select r.complete_at from ipledger.source_report r where r.network_id = s.network_id and r.source_id = s.source_id) end as last_seen_at,
-         (select e.at from ipledger.event e where e.network_id = s.network_id and e.seq = s.vanished_seq) as vanished_at, s.vanished_seq,
-         s.terminal_at, s.rests_until
-    from ipledger.sighting s;
+         r.complete_at as last_seen_at, e.at as vanished_at, s.vanished_seq, s.terminal_at, s.rests_until
+    from ipledger.sighting s
+    left join ipledger.source_report r on r.network_id = s.network_id and r.source_id = s.source_id and s.vanished_seq is null
+    left join ipledger.event e on e.network_id = s.network_id and e.seq = s.vanished_seq;
 comment on view ipledger_audit.sightings is $$Entries of the sources' lists: those of now, and vanished ones whose lease is held or whose address rests. Older ones are in the log:
 events source.reported.
 Columns: network; address; source; owner_kind, owner_name, owner_uid, owner_incarnation, owner_interface (kind null: owner not known;

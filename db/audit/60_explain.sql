@@ -51,11 +51,11 @@ create function ipledger_audit.explain_address(
   returns setof record language sql stable rows 10 set plan_cache_mode = force_generic_plan as $$
   with asked as materialized (
     select set_masklen(p.address, -1) as address, p.address as given, masklen(p.address) < case family(p.address) when 4 then 32 else 128 end as is_range,
-           coalesce(explain_address.upto, ipledger_audit.position_at(explain_address.network, explain_address.at)) as upto, n.head,
+           coalesce(explain_address.upto, ipledger_audit.position_at(explain_address.network, explain_address.at)) as upto,
+           (select l.seq from ipledger_audit.log l where l.network_id = explain_address.network order by l.seq desc limit 1) as head,
            ipledger_audit.rested_by(explain_address.network, explain_address.at) as rested_by,
-           (select l.at from ipledger_audit.log l where l.network_id = n.network order by l.seq limit 1) as begun_at
+           (select l.at from ipledger_audit.log l where l.network_id = explain_address.network order by l.seq limit 1) as begun_at
       from (select ipledger_audit.plain_address(explain_address.address) as address) p
-      left join ipledger_audit.network n on n.network = explain_address.network
      where p.address is not null
   ),
   last as materialized (
@@ -109,12 +109,12 @@ create function ipledger_audit.explain_address(
                when k.upto = 0 then concat('nothing was known of ', host(k.address), ': network ', explain_address.network, ' was begun ', ipledger_audit.moment(k.begun_at))
                else concat(host(k.address), case when p.type <> 'pool.deleted' then ' of pool ' || (p.evidence ->> 'name') end, ' ',
                  case
-                   when x.state <> 'FREE' then ipledger_audit.describe_lease(x, k.rested_by)
+                   when x.state <> 'FREE' then ipledger_audit.describe_lease(row(x.*)::ipledger_audit.log, k.rested_by)
                    when p.seq is null then concat('is in no pool of network ', explain_address.network)
                    when p.type = 'pool.deleted' then concat('is in no pool: pool ', p.evidence ->> 'name', ' (', p.evidence ->> 'cidr', '), which it was in, was deleted ',
-                     ipledger_audit.moment(p.at), ' by ', p.actor, case when x.seq is null then '' else '; before that it ' || ipledger_audit.describe_lease(x, k.rested_by) end)
+                     ipledger_audit.moment(p.at), ' by ', p.actor, case when x.seq is null then '' else '; before that it ' || ipledger_audit.describe_lease(row(x.*)::ipledger_audit.log, k.rested_by) end)
                    when w.excluded is not null then concat('is never handed out: it is ', w.excluded)
-                   when x.seq is not null then ipledger_audit.describe_lease(x, k.rested_by)
+                   when x.seq is not null then ipledger_audit.describe_lease(row(x.*)::ipledger_audit.log, k.rested_by)
                    else 'is free, and nobody has ever held it' end,
                  case when (x.state <> 'FREE') is not true and p.type <> 'pool.deleted' and p.evidence ->> 'draining' = 'true' then '; the pool is draining and hands nothing out' end) end, '.',
              case when s.sightings > 0 then concat(' ', s.words, case when s.sightings > 5 then concat('; and ', s.sightings - 5, ' more') end, '.',
@@ -142,8 +142,9 @@ create function ipledger_audit.explain_address(
   )
   select 0, explain_address.at, a.seq, a.what, a.evidence from answer a
   union all
-  select row_number() over (order by l.seq)::int, l.at, l.seq, ipledger_audit.event_sentence(l, ipledger_audit.pool_name(l.network_id, l.pool_id)), l.evidence
+  select row_number() over (order by l.seq)::int, l.at, l.seq, ipledger_audit.event_sentence(row(l.*)::ipledger_audit.log, p.pool), l.evidence
     from story s join ipledger_audit.log l on l.network_id = explain_address.network and l.seq = s.seq
+    left join ipledger_audit.pool_names p on p.network = explain_address.network and p.pool_id = l.pool_id
    where not (select a.is_range from asked a)
    order by 1
 $$;

@@ -14,11 +14,11 @@ source; empty: it rests); findings (how many are known).
 Example: select network, looked_up_to, all_looked_at, findings from verification order by all_looked_at nulls first;$$;
 
 create view ipledger_audit.verify_findings as
-  select v.network_id as network, f.what, f.address::inet as address, f.seq, f.expected, f.found, f.message,
-         to_timestamp(f."foundAt" / 1000) as found_at, to_timestamp(f."seenAt" / 1000) as seen_at
+  select v.network_id as network, f ->> 'what' as what, (f ->> 'address')::inet as address, (f ->> 'seq')::bigint as seq,
+         f ->> 'expected' as expected, f ->> 'found' as found, f ->> 'message' as message,
+         to_timestamp((f ->> 'foundAt')::float8 / 1000) as found_at, to_timestamp((f ->> 'seenAt')::float8 / 1000) as seen_at
     from ipledger.verification v
-   cross join lateral json_to_recordset(v.findings)
-     as f (what text, address text, seq bigint, expected text, found text, message text, "foundAt" float8, "seenAt" float8);
+   cross join lateral json_array_elements(v.findings) f;
 comment on view ipledger_audit.verify_findings is $$Where a log and its tables differ, or a log is not whole: the first hundred findings that the last whole run did not clear. Empty: no
 difference is known; `verification` says when that was verified.
 Columns: network; what (EVENT_ALTERED, LEASE_DIFFERS, …); address, seq (null: not about one); expected (by the log); found (in the table);

@@ -149,16 +149,13 @@ export const pool = dashboard({
           },
           queries: [
             sqlSeries(`
-              select g.at as time, e.metric, e.value
-                from generate_series(
-                       to_timestamp(floor(extract(epoch from ${FROM}) / ($__interval_ms / 1000.0)) * ($__interval_ms / 1000.0)),
-                       ${TO},
-                       make_interval(secs => $__interval_ms / 1000.0)) as g (at)
-               cross join lateral ipledger_audit.churn(g.at, g.at + make_interval(secs => $__interval_ms / 1000.0) - interval '1 microsecond') c
-               cross join lateral (values
-                       ('reserved', c.reserved::float8), ('released', c.released::float8), ('reaped', c.reaped::float8),
-                       ('adopted', c.adopted::float8), ('quarantined', c.quarantined::float8)) as e (metric, value)
-               where c.network = ${NETWORK} and c."by" = 'pool' and c.key = ${POOL}
+              select date_bin(step, l.at, 'epoch'::timestamptz) as time, split_part(l.type, '.', 2) as metric, count(*)::float8 as value
+                from make_interval(secs => $__interval_ms / 1000.0) as step
+               cross join lateral ipledger_audit.events_between(${NETWORK}, date_bin(step, ${FROM}, 'epoch'::timestamptz), ${TO}) l
+                join ipledger_audit.pool_names p on p.network = ${NETWORK} and p.pool_id = l.pool_id
+               where p.pool = ${POOL}
+                 and l.type in ('lease.reserved', 'lease.released', 'lease.reaped', 'lease.adopted', 'lease.quarantined')
+               group by 1, 2
                order by 1, 2`),
           ],
         }),

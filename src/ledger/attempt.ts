@@ -171,7 +171,8 @@ function decideBatch(parts: Parts, before: Before, attempt: Attempt): Decision {
     identity: transaction.caught.identity,
     stepsToHold: heldFor > before.heldFor ? steps : [],
     setBack: before.setBack,
-    hasAllCommits: losesNothing && before.hasCommitted,
+    hasCommitted: before.hasCommitted,
+    losesNothing,
   }
   let refused: Outcome | null = null
   for (const command of systemCommands(image, found, checks)) {

@@ -7,8 +7,8 @@ import { type Freshness, type Known, type LookUp, type Remembered, requestName }
 import type { AddressRecord } from '../core/event.ts'
 import { attachmentKey } from '../core/owner.ts'
 import { POLICY } from '../core/policy.ts'
-import { IDENTITY_SQL } from '../postgres/connect.ts'
 import { sqlState } from '../postgres/connection-lost.ts'
+import { setLimits } from '../postgres/limits.ts'
 import { discard, onConnection } from '../postgres/on-connection.ts'
 import {
   type Answered,
@@ -58,16 +58,20 @@ const SILENT_LOAD_MS = 60_000
 const LOAD_WITHIN_MS = 600_000
 
 const MAKE_LOCK = `insert into ipledger.network_lock (network_id) values ($1) on conflict do nothing`
-const LOCK = `select from ipledger.network_lock where network_id = $1 for no key update`
 const MS = (time: string): string => `(extract(epoch from ${time}) * 1000)::bigint`
-// The identity takes 40 µs, since the server reads it from a file. It is that of another life only where one of these differs.
-const LIFE = `pg_postmaster_start_time()::text || '/' || (select oid from pg_database where datname = current_database())
-    || '/' || 'ipledger.event'::regclass::oid || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)`
-const IDENTITY: Statement = { name: 'identity', text: `select ${IDENTITY_SQL} as identity`, values: [] }
-const STATE = `select ${MS('clock_timestamp()')} as clock, ${LIFE} as life`
+// Of the server that has the network: with Citus a worker, and the clock is that of the server that is asked. The identity takes
+// 40 µs, since the server reads it from a file. It is that of another life only where one of these differs.
+const LOCK = `select pg_postmaster_start_time()::text || '/' || to_regclass('ipledger.event')::oid
+    || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8) as life
+    from ipledger.network_lock where network_id = $1 for no key update`
+// Of Citus: who coordinates it, then the group of the worker and the worker's own.
+const IDENTITY = `select ipledger.identity() as identity from ipledger.network_lock where network_id = $1`
+const COORDINATOR = `select regexp_replace(ipledger.identity(), '/[^/]*$', '') as coordinator
+    where exists (select from pg_extension where extname = 'citus')`
+const CLOCK: Statement = { name: 'clock', text: `select ${MS('clock_timestamp()')} as clock`, values: [] }
 // From the image's head on: the digest there shows whether the image was made of this log. All statements here have an order, so
 // that their plans take the index that has it, also plans made while the table was empty.
-const TAIL = `select e.seq, case when e.seq > $2 then ipledger.event_text(e) end as text, encode(e.digest, 'hex') as digest
+const TAIL = `select e.seq, case when e.seq > $2 then ipledger.event_text(row(e.*)::ipledger.event) end as text, encode(e.digest, 'hex') as digest
     from ipledger.event e where e.network_id = $1 and e.seq >= $2 order by e.seq limit $3`
 const EXPECTED = `select e.seq, encode(e.digest, 'hex') as digest from ipledger.event e
     where e.network_id = $1 and e.seq >= $2 order by e.seq limit 1`
@@ -82,7 +86,7 @@ const ENDED = `select k.token, e.text from unnest($2::bigint[]) as k (token)
       select m.token, m.address from ipledger.event m
        where m.network_id = $1 and m.seq >= k.token order by m.seq limit 1) m
     cross join lateral (
-      select ipledger.event_text(x) as text from ipledger.event x
+      select ipledger.event_text(row(x.*)::ipledger.event) as text from ipledger.event x
        where x.network_id = $1 and x.address = m.address and x.previous >= k.token and x.token = k.token and x.state = 'FREE'
        order by x.previous limit 1) e
    where m.token = k.token`
@@ -91,7 +95,7 @@ const OWNER_FIELDS = ['kind', 'name', 'uid', 'incarnation', 'interface'] as cons
 const ENDED_BY_OWNER = `select e.text from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[])
       as k (kind, name, uid, incarnation, interface)
     cross join lateral (
-      select ipledger.event_text(x) as text from
+      select ipledger.event_text(row(x.*)::ipledger.event) as text from
         (select * from ipledger.event y where y.network_id = $1 and y.owner_name >= k.name and y.owner_name <= k.name
           order by y.owner_name desc, y.seq desc limit 100) x
        where x.state = 'FREE' and x.owner_kind = k.kind and x.owner_uid = k.uid
@@ -108,8 +112,7 @@ export function createPgLog(pool: pg.Pool): Log {
     load: (network, build) => onConnection(pool, (client) => load(client, network, build), LOAD_WITHIN_MS),
     clock: () =>
       onConnection(pool, async (client) => {
-        const text = `select ${MS('clock_timestamp()')} as clock`
-        const { answered } = await run(client, [{ name: 'clock', text, values: [] }])
+        const { answered } = await run(client, [CLOCK])
         return answered[0]!.rows[0]!.clock as number
       }),
   }
@@ -143,24 +146,24 @@ async function begin(
       BEGIN,
       ...(creates ? [{ name: 'make_lock', text: MAKE_LOCK, values: [network] }] : []),
       { name: 'lock', text: LOCK, values: [network] },
-      { name: 'state', text: STATE, values: [] },
+      CLOCK,
       { name: 'tail', text: TAIL, values: [network, after, PAGE] },
       ...(expectedSeq === null ? [] : [{ name: 'expected', text: EXPECTED, values: [network, expectedSeq] }]),
       ...wanted.statements,
     ])
     const found = answered.slice(creates ? 2 : 1)
-    const [lock, state, tail, expected] = found.splice(0, expectedSeq === null ? 3 : 4)
-    const { clock, life } = state!.rows[0]!
+    const [lock, time, tail, expected] = found.splice(0, expectedSeq === null ? 3 : 4)
+    const life = lock!.rows[0]?.life as string | undefined
     // It is seen, and not locked. If another process created it after the first of these statements, the next attempt locks it.
-    if (lock!.rowCount === 0 && tail!.rows.length > 0)
+    if (life === undefined && tail!.rows.length > 0)
       throw new Error(
         `network ${network} was just created, or its lock is lost: if this stays, run ipledger rebuild --network ${network}`,
       )
-    const remembered = identities.get(client)
     const identity =
-      remembered?.life === life ? remembered!.identity : await readIdentity(client, life as string)
-    return transactionOn(client, network, {
-      clock: clock as number,
+      identities.get(client)?.get(life!) ??
+      (life === undefined ? '' : await readIdentity(client, network, life))
+    return transactionOn(client, network, life !== undefined, {
+      clock: time!.rows[0]!.clock as number,
       identity,
       expectedDigest: expected?.rows[0]?.seq === expectedSeq ? (expected!.rows[0]!.digest as string) : null,
       ...pageOf(tail!, after),
@@ -172,7 +175,12 @@ async function begin(
   }
 }
 
-function transactionOn(client: pg.PoolClient, network: string, caught: Caught): Transaction {
+function transactionOn(
+  client: pg.PoolClient,
+  network: string,
+  isLocked: boolean,
+  caught: Caught,
+): Transaction {
   let isOver = false
   let mustDiscard = false
   return {
@@ -187,6 +195,8 @@ function transactionOn(client: pg.PoolClient, network: string, caught: Caught): 
       }
     },
     async commit(write) {
+      if (!isLocked && write.events.length > 0)
+        throw new Error(`network ${network} has no row in network_lock, so nothing is written to it`)
       const statements = [...writeStatements(network, write), COMMIT]
       isOver = true
       try {
@@ -206,12 +216,19 @@ function transactionOn(client: pg.PoolClient, network: string, caught: Caught): 
   }
 }
 
-const identities = new WeakMap<pg.PoolClient, { readonly life: string; readonly identity: string }>()
+/** By life. */
+const identities = new WeakMap<pg.PoolClient, Map<string, string>>()
 
-async function readIdentity(client: pg.PoolClient, life: string): Promise<string> {
-  const { answered } = await run(client, [IDENTITY])
-  const identity = answered[0]!.rows[0]!.identity as string
-  identities.set(client, { life, identity })
+async function readIdentity(client: pg.PoolClient, network: string, life: string): Promise<string> {
+  const { answered } = await run(client, [
+    { name: 'identity', text: IDENTITY, values: [network] },
+    { name: 'coordinator', text: COORDINATOR, values: [] },
+  ])
+  const own = answered[0]!.rows[0]!.identity as string
+  const coordinator = answered[1]!.rows[0]?.coordinator
+  const identity = coordinator === undefined ? own : `${coordinator}/${own.replaceAll('/', '.')}`
+  const known = identities.get(client) ?? new Map()
+  identities.set(client, known.set(life, identity))
   return identity
 }
 
@@ -309,13 +326,13 @@ const RECORDS_PAGE = `select string_agg(text, E'\\u001d' order by address) as pa
     from (select l.address, e.text
             from ipledger.lease l
            cross join lateral (
-             select ipledger.event_text(x) as text from ipledger.event x
+             select ipledger.event_text(row(x.*)::ipledger.event) as text from ipledger.event x
               where x.network_id = l.network_id and x.seq = l.seq limit 1) e
            where l.network_id = $1 and l.address > $2::inet order by l.address limit $3) page`
 const LAST_OF_ADDRESSES = `select seq from ipledger.event
     where network_id = $1 and address is not null order by seq desc limit 1`
 const BEFORE_RECENT = `select ipledger_audit.position_at($1, clock_timestamp() - interval '${POLICY.holdWindowMs} ms') as seq`
-const RECENT = `select e.seq, ipledger.event_text(e) as text, encode(e.digest, 'hex') as digest from ipledger.event e
+const RECENT = `select e.seq, ipledger.event_text(row(e.*)::ipledger.event) as text, encode(e.digest, 'hex') as digest from ipledger.event e
     where e.network_id = $1 and e.seq > $2
       and (e.type in ('lease.reaped', 'reconcile.resumed')
            or e.type in ('lease.released', 'lease.quarantined', 'attachment.closed')
@@ -330,10 +347,7 @@ async function load<T>(
   const query = (text: string, values: readonly unknown[] = []) =>
     within(SILENT_LOAD_MS, client, client.query<Record<string, unknown>>(text, [...values]))
   await query('begin isolation level repeatable read read only')
-  await query(
-    `select set_config(name, '0', true) from pg_settings
-      where name in ('statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout')`,
-  )
+  await within(SILENT_LOAD_MS, client, setLimits(client, '0'))
   try {
     const rows = async (text: string, ...values: readonly unknown[]): Promise<readonly Row[]> =>
       (await query(text, [network, ...values])).rows

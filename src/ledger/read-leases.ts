@@ -105,7 +105,7 @@ export async function readLeasePage(
       .leftJoin('ipledger.pool as p', (join) =>
         join.on('p.network_id', '=', network).onRef('p.pool_id', '=', 'e.pool_id'),
       )
-      .select([sql<string>`ipledger.event_text(e)`.as('text'), 'p.settings'])
+      .select([sql<string>`ipledger.event_text(row(e.*)::ipledger.event)`.as('text'), 'p.settings'])
       .where('e.state', '<>', 'FREE')
       .where((eb) => eb.and(ofEvent))
       .orderBy('w.address')
@@ -218,7 +218,7 @@ export function readLeaseAt(db: Db, network: string, at: IpAddress): Promise<Lea
 /** `seq`: a select of the number of its event. */
 async function readLease(db: Db, network: string, seq: RawBuilder<unknown>): Promise<LeaseFound | null> {
   const { rows } = await sql<{ head: number | null; text: string | null; settings: PoolSettings | null }>`
-    select ${headOf(network)} as head, case when e.seq is not null then ipledger.event_text(e) end as text, p.settings
+    select ${headOf(network)} as head, case when e.seq is not null then ipledger.event_text(row(e.*)::ipledger.event) end as text, p.settings
     from (select) one
     left join ipledger.event e on e.network_id = ${network} and e.seq = (${seq})
     left join ipledger.pool p on p.network_id = ${network} and p.pool_id = e.pool_id

@@ -151,7 +151,7 @@ async function readPage(
   const order = orderOf(page)
   const { rows } = await sql<ShownRow>`
     with page as materialized (
-      select w.seq, e.pool_id, ipledger.event_text(e) as text
+      select w.seq, e.pool_id, ipledger.event_text(row(e.*)::ipledger.event) as text
       from (${numbers}) w join ipledger.event e on e.network_id = ${network} and e.seq = w.seq
       where ${condition}
       order by w.seq ${order} limit ${size + 1}
@@ -281,7 +281,7 @@ export async function readLeaseHistory(
 async function readHolders(db: Db, network: string, tokens: readonly number[]): Promise<readonly Holder[]> {
   if (tokens.length === 0) return []
   const { rows } = await sql<{ token: number; text: string; pool: string }>`
-    select t.token, ipledger.event_text(e) as text, coalesce(p.name, '') as pool
+    select t.token, ipledger.event_text(row(e.*)::ipledger.event) as text, coalesce(p.name, '') as pool
     from unnest(${tokens}::bigint[]) as t (token)
     cross join lateral ipledger_audit.lease_history(${network} || '/' || t.token) life
     join ipledger.event e on e.network_id = ${network} and e.seq = life.seq

@@ -30,11 +30,13 @@ export type TailPage = {
 /** Last events of networks, by name. */
 export async function readHeads(db: Db, names: readonly string[]): Promise<ReadonlyMap<string, LogPosition>> {
   const { rows } = await sql<LogPosition & { network: string }>`
-    select n.network, coalesce(h.seq, 0) as seq, coalesce(h.digest, '') as digest
-    from unnest(${names}::text[]) as n (network)
-    left join lateral (${sql.raw(lastEvent('n.network', "e.seq, encode(e.digest, 'hex') as digest"))}) h on true
+    select n.network_id as network, h.seq, h.digest
+    from ipledger.network_lock n
+    cross join lateral (${sql.raw(lastEvent('n.network_id', "e.seq, encode(e.digest, 'hex') as digest"))}) h
+    where n.network_id = any(${names}::text[])
   `.execute(db)
-  return new Map(rows.map(({ network, ...head }) => [network, head]))
+  const heads = new Map(rows.map(({ network, ...head }) => [network, head]))
+  return new Map(names.map((name) => [name, heads.get(name) ?? { seq: 0, digest: '' }]))
 }
 
 type TailRow = PoolInfo & {
@@ -50,7 +52,7 @@ export async function readTail(db: Db, network: string, after: number, size: num
     select t.seq, t.digest, t.text, ${POOL_INFO}, b.state as before_state, b.node as before_node
     from (
       select e.seq, encode(e.digest, 'hex') as digest, e.pool_id, e.previous, e.token,
-        case when e.address is not null and e.seq > ${after} then ipledger.event_text(e) end as text
+        case when e.address is not null and e.seq > ${after} then ipledger.event_text(row(e.*)::ipledger.event) end as text
       from ipledger.event e where e.network_id = ${network} and e.seq >= ${after} order by e.seq limit ${size + 1}) t
     left join ipledger.event b on b.network_id = ${network} and b.seq = t.previous and b.token = t.token
     left join ipledger.pool p on p.network_id = ${network} and p.pool_id = t.pool_id

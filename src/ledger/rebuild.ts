@@ -5,6 +5,7 @@
  */
 import type pg from 'pg'
 import { TABLES } from '../gen/tables.ts'
+import { setLimits } from '../postgres/limits.ts'
 import { FOLDS, type FoldedTable, SOURCES_OF_LOG } from './fold.ts'
 import { lastEvent } from './sql/head.ts'
 
@@ -12,11 +13,6 @@ type Rebuilt = {
   readonly head: number
   readonly rows: Readonly<Record<FoldedTable, number>>
 }
-
-/** A rebuild may take long. PostgreSQL has the last one since 17. */
-const NO_TIME_LIMITS = `
-  select set_config(s.name, '0', true) from pg_settings s
-   where s.name in ('statement_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout')`
 
 /** The log is enough to make this row again, too. */
 const LOCK_ROW = `
@@ -33,7 +29,7 @@ export async function rebuildNetwork(
 ): Promise<Rebuilt | null> {
   await client.query('begin isolation level read committed')
   try {
-    await client.query(NO_TIME_LIMITS)
+    await setLimits(client, '0')
     await client.query("set local work_mem = '128MB'")
     await client.query(LOCK_ROW, [network])
     const { rowCount } = await client.query(LOCK, [network])

@@ -13,8 +13,10 @@ export type Found = {
   readonly stepsToHold: readonly Step[]
   /** The log is not the one that was written: the greatest number that this process knew. */
   readonly setBack: SetBack | null
-  /** The deployment declares that a failover loses nothing, and the log has the last commit of this process. */
-  readonly hasAllCommits: boolean
+  /** This process has committed, and the log has its last commit. */
+  readonly hasCommitted: boolean
+  /** The deployment declares that a failover loses nothing. */
+  readonly losesNothing: boolean
 }
 export type SetBack = { readonly above: number; readonly why: string }
 
@@ -46,11 +48,14 @@ function beginEra({ name }: Image, { above, why }: SetBack): Command {
 
 /** The database is another than the one that wrote the log: restored, or failed over. */
 function anotherLife(image: Image, { identity: stored }: NetworkState, found: Found): Command {
-  const { identity, hasAllCommits } = found
+  const { identity, hasCommitted, losesNothing } = found
   const isFailover = withoutTimeline(stored) === withoutTimeline(identity)
-  if (isFailover && hasAllCommits) {
+  // A network that Citus moves to another of its groups brings all of its log.
+  const isMoved = isFailover && groupOf(stored) !== groupOf(identity)
+  if (isFailover && hasCommitted && (isMoved || losesNothing)) {
     const change = { version: null, description: null, labels: null, identity }
-    return { ...ENVELOPE, type: 'updateNetwork', network: image.name, cause: 'FAILED_OVER', ...change }
+    const cause = isMoved ? 'MOVED' : 'FAILED_OVER'
+    return { ...ENVELOPE, type: 'updateNetwork', network: image.name, cause, ...change }
   }
   const how = isFailover ? 'a failover, or a recovery to a point in time' : 'a restored copy'
   const why = `the log was written in ${stored}, this is ${identity}: ${how}`
@@ -66,4 +71,9 @@ function clockHold({ name }: Image, steps: readonly Step[]): Command {
 
 function withoutTimeline(identity: string): string {
   return identity.slice(0, identity.lastIndexOf('/'))
+}
+
+/** Of Citus. */
+function groupOf(identity: string): string | undefined {
+  return /\/(\d+):[^/]*$/.exec(identity)?.[1]
 }

@@ -68,14 +68,17 @@ function writer<State>(
   const insert = `insert into ipledger.${table} (${names.join(', ')})`
   const one = `${insert} values (${select((at) => `$${at}`)})${conflict}`
   // `offset 0` keeps the server from splitting the text anew for each column.
-  const many = `${insert} select ${select((at) => `r.cells[${at}]`)}
-    from (select string_to_array(u.text, E'\\u001f', E'\\u001e') as cells from unnest($1::text[]) as u (text) offset 0) r${conflict}`
+  // From the network's row of network_lock, so that Citus runs it whole on the machine that has the network.
+  const many = `${insert} select ${select((at) => (at === 1 ? 'k.network_id' : `r.cells[${at}]`))}
+    from ipledger.network_lock k
+   cross join (select string_to_array(u.text, E'\\u001f', E'\\u001e') as cells from unnest($1::text[]) as u (text) offset 0) r
+   where k.network_id = $2${conflict}`
   return (network: string, states: readonly State[]): readonly Statement[] => {
     if (states.length === 0) return []
     if (states.length === 1)
       return [{ name: `write_${table}_row`, text: one, values: cellsOf(network, states[0]!) }]
     const rows = arrayLiteral(states.map((state) => textOf(network, state)))
-    return [{ name: `write_${table}`, text: many, values: [rows] }]
+    return [{ name: `write_${table}`, text: many, values: [rows, network] }]
   }
 }
 

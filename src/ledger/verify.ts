@@ -15,6 +15,7 @@
 import type pg from 'pg'
 import { LEGAL_CHANGES } from '../core/lifecycle.ts'
 import { KEYS } from '../gen/tables.ts'
+import { setLimits } from '../postgres/limits.ts'
 import { NO_DIGEST } from './event-text.ts'
 import { FOLDS, type FoldedTable, LEASE_OF_ADDRESS, SOURCES_OF_LOG } from './fold.ts'
 import { lastEvent } from './sql/head.ts'
@@ -106,7 +107,7 @@ const LOG = `
                  lag(s.seq, 1, 0::bigint) over by_number as before_seq, lag(s.at) over by_number as before_at
             from (
               select e.seq, e.type, e.at, e.address, e.previous, e.state, e.token, e.ended, e.available_at, e.digest,
-                     convert_to(ipledger.event_text(e), 'UTF8') as text,
+                     convert_to(ipledger.event_text(row(e.*)::ipledger.event), 'UTF8') as text,
                      case when e.type = 'era.begun' and e.seq = (e.details ->> 'era')::bigint << 40 then (e.details ->> 'after')::bigint end as after
                 from ipledger.event e
                where e.network_id = $1 and e.seq >= $2 and e.seq < (select upto from slice)) s
@@ -152,16 +153,17 @@ function comparison(table: FoldedTable): string {
      limit 1000`
 }
 
-/** The constraints that keep the log whole, and the row that every writer locks. */
+/** The constraints that keep the log whole; then the row that every writer locks. */
 const SCHEMA = `
   select 'CHAIN_BROKEN' as what, null as seq, null as address, null as expected, null as found,
          format('table event lacks the valid constraint %s, so two events may have one predecessor or one number', c.name) as message
     from unnest('{number_is_given_once,history_of_an_address_never_forks}'::text[]) as c (name)
    where not exists (
      select from pg_constraint k join pg_index i on i.indexrelid = k.conindid
-      where k.conrelid = 'ipledger.event'::regclass and k.conname = c.name and i.indisvalid)
-  union all
-  select 'NETWORK_DIFFERS', null, null, null, null, 'the network has events and no row in table network_lock'
+      where k.conrelid = 'ipledger.event'::regclass and k.conname = c.name and i.indisvalid)`
+const LOCKED = `
+  select 'NETWORK_DIFFERS' as what, null as seq, null as address, null as expected, null as found,
+         'the network has events and no row in table network_lock' as message
    where exists (select from ipledger.event e where e.network_id = $1)
      and not exists (select from ipledger.network_lock l where l.network_id = $1)`
 
@@ -176,18 +178,13 @@ const HEAD = `
   select coalesce((${lastEvent('$1')}), 0) as head,
          (select encode(a.digest, 'hex') from ipledger.event a where a.network_id = $1 and a.seq = $2) as digest`
 
-/** A source with a long history may take more than the role's limits on a statement; the second is there from PostgreSQL 17 on. */
-const LIMITS = `from pg_settings s where s.name in ('statement_timeout', 'transaction_timeout')`
-const LONGER = `select set_config(s.name, '60s', false) ${LIMITS}`
-const AS_BEFORE = `select set_config(s.name, s.reset_val || coalesce(s.unit, ''), false) ${LIMITS}`
-
 const READ = `
   select clock_timestamp() as now, v.verified_seq, encode(v.digest, 'hex') as digest, v.part, v.started_at, v.finished_at, v.findings
     from (select) as always left join ipledger.verification v on v.network_id = $1`
 
 const SAVE = `
   insert into ipledger.verification as v (network_id, verified_seq, digest, part, started_at, finished_at, findings)
-  values ($1, $2, (select e.digest from ipledger.event e where e.network_id = $1 and e.seq = $2), $3,
+  values ($1, $2, decode($7, 'hex'), $3,
           to_timestamp($4::float8 / 1000), case when $5::bool then clock_timestamp() end, $6)
   on conflict (network_id) do update
     set verified_seq = excluded.verified_seq, digest = excluded.digest, part = excluded.part, started_at = excluded.started_at,
@@ -246,28 +243,26 @@ export async function verifyNetwork(
   const fromSeq = cursor.seq
   let { seq } = cursor
   const end = performance.now() + budgetMs
-  await client.query(LONGER)
-  try {
-    // One slice at least, so that the shortest budget comes to an end.
-    do {
-      const begun = performance.now()
-      const slice = await readSlice(client, network, cursor)
-      cursor = cursorAfter(cursor, slice, performance.now() - begun)
-      seq = cursor?.seq ?? seq
-      note(slice.findings)
-      if (!from) {
-        const part = cursor === null || cursor.part === 'log' ? null : `${cursor.part} ${cursor.after}`
-        const kept = keep(before, found, cursor === null ? startedAt : 0)
-        await client.query(SAVE, [network, seq, part, startedAt, cursor === null, JSON.stringify(kept)])
-      }
-      const { part, after } = cursor ?? { part: 'end', after: '' }
-      const done = part === 'log' ? String(seq) : after
-      onProgress?.({ part, done, head: (await readHead(client, network, seq)).head })
-    } while (cursor !== null && performance.now() < end)
-  } finally {
-    await client.query(AS_BEFORE)
-  }
-  const { head, digest } = await readHead(client, network, seq)
+  let head: number
+  let digest: string | null
+  // One slice at least, so that the shortest budget comes to an end.
+  do {
+    const at: Cursor = cursor
+    const begun = performance.now()
+    const slice = await inTransaction(client, () => readSlice(client, network, at))
+    cursor = cursorAfter(at, slice, performance.now() - begun)
+    seq = cursor?.seq ?? seq
+    note(slice.findings)
+    ;({ head, digest } = await readHead(client, network, seq))
+    if (!from) {
+      const part = cursor === null || cursor.part === 'log' ? null : `${cursor.part} ${cursor.after}`
+      const kept = keep(before, found, cursor === null ? startedAt : 0)
+      const isEnd = cursor === null
+      await client.query(SAVE, [network, seq, part, startedAt, isEnd, JSON.stringify(kept), digest])
+    }
+    const { part, after } = cursor ?? { part: 'end', after: '' }
+    onProgress?.({ part, done: part === 'log' ? String(seq) : after, head })
+  } while (cursor !== null && performance.now() < end)
   return {
     complete: cursor === null,
     fromSeq,
@@ -276,6 +271,18 @@ export async function verifyNetwork(
     digest: digest ?? NO_DIGEST,
     findings: [...found.values()].slice(0, MOST_FINDINGS),
     omitted: Math.max(0, found.size - MOST_FINDINGS),
+  }
+}
+
+/** A source with a long history may take more than the role's limits on a statement. In a transaction of the caller's, if there is one. */
+async function inTransaction<T>(client: pg.Client, work: () => Promise<T>): Promise<T> {
+  const isOurs = client.getTransactionStatus() !== 'T'
+  if (isOurs) await client.query('begin')
+  try {
+    await setLimits(client, '60s')
+    return await work()
+  } finally {
+    if (isOurs) await client.query('rollback')
   }
 }
 
@@ -302,8 +309,8 @@ async function readSlice(client: pg.Client, network: string, cursor: Cursor): Pr
     case 'lease':
       return (await read<Slice>(LEASES, after, size))[0]!
     case 'shape': {
-      const findings: Finding[] = []
-      for (const text of [SCHEMA, comparison('network'), comparison('pool')])
+      const findings = (await client.query<Finding>(SCHEMA)).rows
+      for (const text of [LOCKED, comparison('network'), comparison('pool')])
         findings.push(...(await read<Finding>(text)))
       return { rows: 1, last: null, findings }
     }

@@ -24,15 +24,6 @@ const KEEP_ALIVE_AFTER_MS = 10_000
 const OLDEST_SERVER = 150_000
 
 /**
- * The life of the database: system identifier, oid of the database, oid of `ipledger.event`, timeline. It differs after a
- * restore (into another cluster, beside the original, or from a dump) and after a failover. An expression for a select list;
- * it takes the server 10 µs, and fails on a standby.
- */
-export const IDENTITY_SQL = `(select system_identifier from pg_control_system())
-  || '/' || (select oid from pg_database where datname = current_database())
-  || '/' || 'ipledger.event'::regclass::oid || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)`
-
-/**
  * The driver's own time limit also counts time in which this process did not run. The listener is there from the start: a server
  * that dies while it accepts a connection would end this process otherwise. What is in flight rejects in any case.
  */

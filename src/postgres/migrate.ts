@@ -12,6 +12,7 @@ import { Logger as JobsLogger, runMigrations } from 'graphile-worker'
 import pg from 'pg'
 import type { Logger } from 'pino'
 import { StartRefused } from '../config.ts'
+import { ALONE, distribute, dropAudit, GRANTS, hasCitus, inPlpgsql, onWorkers } from './citus.ts'
 import { createPool, readUrl } from './connect.ts'
 import { INSUFFICIENT_PRIVILEGE, sqlState } from './connection-lost.ts'
 import { AUDITOR_ROLE, SERVICE_ROLE } from './roles.ts'
@@ -34,9 +35,14 @@ export async function migrate(admin: pg.Client, log: Logger, db: URL = DB): Prom
     await admin.query('select pg_advisory_xact_lock($1)', [MIGRATION_LOCK])
     const before = await readApplied(admin)
     refuseNewer(before, migrations)
+    const isCitus = await hasCitus(admin)
+    if (isCitus && before.length < migrations.length) await dropAudit(admin)
     const applied = await apply(admin, migrations, before)
-    const isAudited = await applyAudit(admin, db)
+    if (isCitus) await distribute(admin)
+    const audit = await readAudit(db, isCitus)
+    const isAudited = await applyAudit(admin, audit, isCitus)
     await admin.query('commit')
+    if (isCitus) await onWorkers(admin, [audit.begin, ...audit.files.map(({ text }) => text)], audit.digest)
     for (const migration of applied) log.info({ migration }, 'migration applied')
     if (isAudited) log.info('views and functions of ipledger_audit applied')
     return applied
@@ -122,25 +128,47 @@ async function apply(
   return missing.map(({ name }) => name)
 }
 
-/** True if something differed: a file, or the grants, which a dump does not bring to a server without the roles. */
-async function applyAudit(admin: pg.Client, db: URL): Promise<boolean> {
-  const files = await readSql(new URL('audit/', db))
-  const digest = hash('sha256', files.map(({ name, text }) => `${name}\n${text}`).join('\n'))
-  const { rows } = await admin.query<{ digest: string | null; granted: boolean | null }>(
-    `select right(obj_description(to_regnamespace('ipledger_audit'), 'pg_namespace'), 64) as digest,
-            has_schema_privilege($1, to_regnamespace('ipledger_audit'), 'usage')
-              and has_schema_privilege($2, to_regnamespace('ipledger'), 'usage') as granted`,
-    [AUDITOR_ROLE, SERVICE_ROLE],
-  )
-  if (rows[0]!.digest === digest && rows[0]!.granted) return false
+type Audit = {
+  readonly digest: string
+  readonly grants: readonly File[]
+  readonly begin: string
+  readonly files: readonly File[]
+}
+
+async function readAudit(db: URL, isCitus: boolean): Promise<Audit> {
+  const all = await readSql(new URL('audit/', db))
+  const files = isCitus ? all.map(({ name, text }) => ({ name, text: inPlpgsql(text) })) : all
+  const grants = await readSql(new URL('grants/', db))
+  const digest = hash('sha256', [...grants, ...files].map(({ name, text }) => `${name}\n${text}`).join('\n'))
   // Functions are checked when they are called, so that no order among them matters.
-  await admin.query(`
+  const begin = `
     set local search_path = pg_catalog;
     set local check_function_bodies = off;
     drop schema if exists ipledger_audit cascade;
     create schema ipledger_audit;
     comment on schema ipledger_audit is
-      'Views and functions that people and dashboards query; made anew by each version of ipledger. ${digest}'`)
+      'Views and functions that people and dashboards query; made anew by each version of ipledger. ${digest}';`
+  return { digest, grants, begin, files }
+}
+
+const DIGEST = `select right(obj_description(to_regnamespace('ipledger_audit'), 'pg_namespace'), 64)`
+
+/** True if something differed: a file, or the grants, which a dump does not bring to a server without the roles. */
+async function applyAudit(
+  admin: pg.Client,
+  { digest, grants, begin, files }: Audit,
+  isCitus: boolean,
+): Promise<boolean> {
+  const { rows } = await admin.query<{ digest: string | null; granted: boolean | null }>(
+    `select (${DIGEST}) as digest,
+            has_schema_privilege($1, to_regnamespace('ipledger_audit'), 'usage')
+              and has_schema_privilege($2, to_regnamespace('ipledger'), 'usage') as granted`,
+    [AUDITOR_ROLE, SERVICE_ROLE],
+  )
+  if (rows[0]!.digest === digest && rows[0]!.granted) return false
+  for (const { name, text } of grants) await run(admin, text, `db/grants/${name}.sql`)
+  if (isCitus) await admin.query(`${GRANTS} ${ALONE}`)
+  await admin.query(begin)
   for (const { name, text } of files) await run(admin, text, `db/audit/${name}.sql`)
   return true
 }

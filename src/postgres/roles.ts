@@ -17,7 +17,7 @@ import { connectUnchecked, readUrl, replaceLogin } from './connect.ts'
 import { ConnectionLost, INSUFFICIENT_PRIVILEGE, sqlState } from './connection-lost.ts'
 
 export const SERVICE_ROLE = 'ipledger_service'
-const JOBS_ROLE = 'ipledger_jobs'
+export const JOBS_ROLE = 'ipledger_jobs'
 export const AUDITOR_ROLE = 'ipledger_auditor'
 
 type Settings = Readonly<Record<string, string>>

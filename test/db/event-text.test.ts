@@ -100,10 +100,11 @@ test.each([1, 2, 3])('of random events, seed %i', async (seed) => {
     sightings: new Map(),
     requests: [],
   })
+  await admin.query('insert into ipledger.network_lock (network_id) values ($1)', [network])
   await admin.query(insert!.text, [...insert!.values])
   const { rows } = await admin.query<{ text: string; digest: string; own: string; seq: number }>(
-    `select e.seq, ipledger.event_text(e) as text, encode(e.digest, 'hex') as digest,
-            encode(sha256(lag(e.digest, 1, decode(repeat('00', 32), 'hex')) over (order by e.seq) || convert_to(ipledger.event_text(e), 'UTF8')), 'hex') as own
+    `select e.seq, ipledger.event_text(row(e.*)::ipledger.event) as text, encode(e.digest, 'hex') as digest,
+            encode(sha256(lag(e.digest, 1, decode(repeat('00', 32), 'hex')) over (order by e.seq) || convert_to(ipledger.event_text(row(e.*)::ipledger.event), 'UTF8')), 'hex') as own
        from ipledger.event e where e.network_id = $1 order by e.seq`,
     [network],
   )
@@ -116,7 +117,7 @@ test('of everything that the core writes', async () => {
   const scene = await walk(11, 500)
   const digest = await storeScene(admin, scene)
   const { rows } = await admin.query<{ text: string }>(
-    'select ipledger.event_text(e) as text from ipledger.event e where e.network_id = $1 order by e.seq',
+    'select ipledger.event_text(row(e.*)::ipledger.event) as text from ipledger.event e where e.network_id = $1 order by e.seq',
     [NETWORK],
   )
   expect(rows.map(({ text }) => eventOf(text))).toEqual(scene.events)

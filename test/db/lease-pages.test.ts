@@ -51,6 +51,7 @@ beforeAll(async () => {
   const nothing = { pools: [], network: null, sources: [], freshness: [], sightings: new Map(), requests: [] }
   const write = { ...nothing, events: chain('net', events), records: events.map(({ record }) => record) }
   const admin = await connect({ url: database.adminUrl, applicationName: 'test' })
+  await admin.query(`insert into ipledger.network_lock (network_id) values ('net')`)
   for (const { text, values } of writeStatements('net', write)) await admin.query(text, [...values])
   await admin.end()
 })

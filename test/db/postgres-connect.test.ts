@@ -4,14 +4,7 @@ import { afterEach, describe, expect, inject, onTestFinished, test } from 'vites
 import { StartRefused } from '../../src/config.ts'
 import { createLedgerPool } from '../../src/ledger/open.ts'
 import { asking } from '../../src/ledger/reads.ts'
-import {
-  checkServer,
-  connect,
-  createPool,
-  IDENTITY_SQL,
-  readUrl,
-  replaceLogin,
-} from '../../src/postgres/connect.ts'
+import { checkServer, connect, createPool, readUrl, replaceLogin } from '../../src/postgres/connect.ts'
 import { ConnectionLost } from '../../src/postgres/connection-lost.ts'
 import { asSuperuser, useTestDatabase, withClient } from '../support/database.ts'
 import { startTestServer } from '../support/server.ts'
@@ -269,14 +262,14 @@ test('the identity of a database is system identifier, database, table and timel
   const read = (url: string) =>
     withClient(
       url,
-      async (client) => (await client.query(`select ${IDENTITY_SQL} as it`)).rows[0].it as string,
+      async (client) => (await client.query('select ipledger.identity() as it')).rows[0].it as string,
     )
   const identity = await read(database.serviceUrl)
   expect(identity).toMatch(/^\d{15,20}\/\d+\/\d+\/0000000\d$/)
   expect(await read(database.adminUrl)).toBe(identity)
   // A table that was restored from a dump is another one, also for a statement that was prepared before.
   await withClient(database.adminUrl, async (admin) => {
-    const ask = { name: 'identity', text: `select ${IDENTITY_SQL} as it` }
+    const ask = { name: 'identity', text: 'select ipledger.identity() as it' }
     expect((await admin.query(ask)).rows[0].it).toBe(identity)
     await admin.query('alter table ipledger.event rename to event_before')
     await admin.query('create table ipledger.event (like ipledger.event_before)')

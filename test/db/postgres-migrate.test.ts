@@ -17,14 +17,15 @@ beforeEach(async () => {
 })
 
 type Files = Readonly<Record<string, string>>
-const GRANTS =
-  'grant usage on schema ipledger to ipledger_service; grant usage on schema ipledger_audit to ipledger_auditor;'
+const GRANTS = 'grant usage on schema ipledger to ipledger_service;'
+const AUDITS = 'grant usage on schema ipledger_audit to ipledger_auditor;'
 
 function sources(migrations: Files, audit: Files = {}, grants = GRANTS): URL {
   const directory = temporaryDirectory()
   for (const [folder, files] of Object.entries({
     migrations,
-    audit: { ...audit, '90_grants.sql': grants },
+    grants: { 'ledger.sql': grants },
+    audit: { ...audit, '90_grants.sql': AUDITS },
   })) {
     mkdirSync(`${directory}/${folder}`)
     for (const [name, sql] of Object.entries(files)) writeFileSync(`${directory}/${folder}/${name}`, sql)

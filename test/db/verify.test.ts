@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vit
 import { rebuildNetwork } from '../../src/ledger/rebuild.ts'
 import { type Finding, type VerifyOptions, verifyNetwork } from '../../src/ledger/verify.ts'
 import { connect } from '../../src/postgres/connect.ts'
+import { cannot } from '../support/citus.ts'
 import { useTestDatabase } from '../support/database.ts'
 import { walk } from '../support/random-walk.ts'
 import { NETWORK, storeScene } from '../support/stored-scene.ts'
@@ -31,10 +32,10 @@ beforeAll(async () => {
 })
 
 const ALTER = (change: string, seq: number | string) =>
-  `alter table ipledger.event disable trigger all; update ipledger.event set ${change} where seq = ${seq}`
+  `update ipledger.event set ${change} where seq = ${seq}`
 /** The digest that the event would have, made again by whoever altered it. */
 const CHAINED = `digest = sha256((select p.digest from ipledger.event p where p.network_id = '${NETWORK}' and p.seq = e.seq - 1)
-  || convert_to(ipledger.event_text(e), 'UTF8'))`
+  || convert_to(ipledger.event_text(row(e.*)::ipledger.event), 'UTF8'))`
 
 /** What is found after these statements, which are taken back. */
 async function findingsAfter(statements: string, options: VerifyOptions = { from: 0 }) {
@@ -60,7 +61,7 @@ test('finds nothing in what was written, and answers with an anchor', async () =
 describe('the log', () => {
   test.each([
     ['owner', `owner_name = 'somebody else'`],
-    ['time', `reserved_at = reserved_at + interval '1 ms'`],
+    ['time', `reserved_at = '2020-01-01Z'`],
     ['state', `state = 'ACTIVE', ended = null`],
     ['details', `details = '{"seen":1}'`],
     ['address', `address = '10.0.0.200'`],
@@ -71,7 +72,7 @@ describe('the log', () => {
     expect(await found(ALTER(change, middle.seq))).toContain(`EVENT_ALTERED ${middle.seq}`)
   })
 
-  test('an event altered with its digest is named by the next one', async () => {
+  test.skipIf(cannot('tamper'))('an event altered with its digest is named by the next one', async () => {
     const statements = `${ALTER(`owner_name = 'x'`, middle.seq)}; update ipledger.event e set ${CHAINED} where e.seq = ${middle.seq}`
     expect(await found(statements)).toEqual([`EVENT_ALTERED ${middle.seq + 1}`])
   })
@@ -94,7 +95,7 @@ describe('the log', () => {
     expect(findings[0]).toMatchObject({ what: 'EVENT_MISSING', seq: begun.seq, message })
   })
 
-  test('an inserted event is named', async () => {
+  test.skipIf(cannot('tamper'))('an inserted event is named', async () => {
     const insert = (change: object) =>
       `insert into ipledger.event select (jsonb_populate_record(e, '${JSON.stringify({ seq: head + 1, ...change })}')).* from ipledger.event e where seq = ${middle.seq}`
     const other = { address: '10.0.0.77', previous: 0, at: new Date(scene.image.at).toISOString() }

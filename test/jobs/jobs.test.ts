@@ -233,8 +233,8 @@ describe('what goes by time', async () => {
 
   test('what is old is forgotten', async () => {
     assert.deepEqual(await prune(context), { requests: 0, samples: 0, lookUps: 0 })
-    await at.pool.query("update ipledger.request set at = at - interval '25 hours'")
-    await at.pool.query("update ipledger.pool_sample set at = at - interval '91 days'")
+    await at.pool.query("update ipledger.request set at = now() - interval '25 hours'")
+    await at.pool.query("update ipledger.pool_sample set at = now() - interval '91 days'")
     await at.pool.query(
       `insert into ipledger.lookup select 'net', 's', 'container', 'x', 'x', '10.0.0.99', 'gone', null, '', 1, now(), 1`,
     )
@@ -245,7 +245,7 @@ describe('what goes by time', async () => {
     assert.deepEqual(await verify(context, 5 * SECOND), { verified: 1, found: 0 })
     assert.deepEqual(await verify(context, 5 * SECOND), { verified: 0, found: 0 }, 'it rests')
     await at.pool.query("update ipledger.lease set state = 'ACTIVE'")
-    await at.pool.query("update ipledger.verification set finished_at = finished_at - interval '1 hour'")
+    await at.pool.query("update ipledger.verification set finished_at = now() - interval '1 hour'")
     const { found } = await verify(context, 5 * SECOND)
     assert.ok(found! > 0)
   })

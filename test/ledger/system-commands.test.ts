@@ -6,8 +6,16 @@ import { command, given, network, START, type Step } from '../core/given.ts'
 
 const MADE = 'system/database/event/1'
 const FAILED_OVER = { identity: 'system/database/event/2' }
-const COPY = { identity: 'other/database/event/1', hasAllCommits: true }
-const NOTHING: Found = { now: START, identity: MADE, stepsToHold: [], setBack: null, hasAllCommits: false }
+const LOSSLESS = { hasCommitted: true, losesNothing: true }
+const COPY = { identity: 'other/database/event/1', ...LOSSLESS }
+const NOTHING: Found = {
+  now: START,
+  identity: MADE,
+  stepsToHold: [],
+  setBack: null,
+  hasCommitted: false,
+  losesNothing: false,
+}
 const LOST = { setBack: { above: 7, why: 'lost' } }
 const STEPS = { stepsToHold: [600.2, 100].map((byMs) => ({ byMs, at: 1 })) }
 
@@ -30,7 +38,8 @@ test.each<[string, Partial<Found>, readonly object[], Step?]>([
   ['in a restored copy: an era, though a failover loses nothing', COPY, [era(2, copied)]],
   ['… and above the era of its log', { ...COPY, ...LOST }, [era(2 ** 40 + 1, copied)], eraBegun],
   ['after a failover: an era', FAILED_OVER, [era(2, fork)]],
-  ['… that lost nothing: where it goes on', { ...FAILED_OVER, hasAllCommits: true }, [goesOn]],
+  ['… that lost nothing: where it goes on', { ...FAILED_OVER, ...LOSSLESS }, [goesOn]],
+  ['… unless this process has not committed', { ...FAILED_OVER, losesNothing: true }, [era(2, fork)]],
   ['after steps of the clock: a hold for all of them', STEPS, [hold]],
   ['… and a failover: the era first', { ...FAILED_OVER, ...STEPS }, [era(2, fork), hold]],
   ['before a hold is over: nothing', { now: START + 999 }, [], held],
@@ -40,4 +49,18 @@ test.each<[string, Partial<Found>, readonly object[], Step?]>([
   const { image } = given(network, past).when(touch).scene
   image.network = { ...image.network!, identity: MADE }
   expect(systemCommands(image, { ...NOTHING, ...found }, ALL_CHECKS)).toMatchObject(expected)
+})
+
+const COORDINATOR = '7/1/2'
+const WORKER = `${COORDINATOR}/1:8.1.2.00000001`
+test.each<[string, string, boolean, string]>([
+  ['moved to another worker, for a process that committed', `${COORDINATOR}/2:9.1.2.00000001`, true, 'MOVED'],
+  ['… for any other process', `${COORDINATOR}/2:9.1.2.00000001`, false, 'ERA'],
+  ['on a standby of its worker', `${COORDINATOR}/1:8.1.2.00000002`, true, 'ERA'],
+  ['on a worker that was made anew', `${COORDINATOR}/1:9.1.2.00000001`, true, 'ERA'],
+  ['in another cluster', `7/1/3/2:9.1.2.00000001`, true, 'ERA'],
+])('a network of Citus %s', (_, identity, hasCommitted, cause) => {
+  const { image } = given(network).when(touch).scene
+  image.network = { ...image.network!, identity: WORKER }
+  expect(systemCommands(image, { ...NOTHING, identity, hasCommitted }, ALL_CHECKS)).toMatchObject([{ cause }])
 })

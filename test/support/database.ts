@@ -6,6 +6,7 @@ import { existsSync } from 'node:fs'
 import type pg from 'pg'
 import { afterAll, inject, onTestFinished } from 'vitest'
 import { connectUnchecked } from '../../src/postgres/connect.ts'
+import { ON_CITUS, onOneNode } from './citus.ts'
 
 export type TestDatabase = {
   readonly name: string
@@ -31,6 +32,7 @@ export async function createTestDatabase(options: { readonly empty?: boolean } =
   const name = `test_${randomBytes(6).toString('hex')}`
   await asSuperuser(`create database ${name} template ${options.empty ? 'template1' : template}`)
   const here = (other: string) => new URL(`/${name}`, other).href
+  if (ON_CITUS && options.empty) await withClient(here(url), (admin) => onOneNode(admin, here(url)))
   return {
     name,
     adminUrl: here(url),
@@ -68,7 +70,11 @@ export async function copyOf(original: TestDatabase): Promise<TestDatabase> {
     await asSuperuser(`create database ${name}`)
     const options = ['--quiet', '--set=ON_ERROR_STOP=1', adminUrl!]
     execFileSync(`${PROGRAMS}/psql`, options, { input: dump, stdio: ['pipe', 'ignore', 'inherit'] })
-  } else await asSuperuser(`create database ${name} template ${original.name}`)
+  } else {
+    // Of Citus, the maintenance daemon is connected.
+    const leave = `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${original.name}'`
+    await asSuperuser(leave, `create database ${name} template ${original.name}`)
+  }
   return { ...original, name, adminUrl: adminUrl!, serviceUrl: serviceUrl!, drop }
 }
 

@@ -5,6 +5,7 @@ import { pino } from 'pino'
 import { lockDirectory } from '../../src/postgres/directory-lock.ts'
 import { EMBEDDED_SETTINGS, embeddedBinaries } from '../../src/postgres/embedded.ts'
 import { type Binaries, runServer, type ServerProcess } from '../../src/postgres/server-process.ts'
+import { CITUS_SETTINGS, ON_CITUS } from './citus.ts'
 
 const PREFIX = 'ipledger-test-'
 const PASSWORD = 'test'
@@ -19,7 +20,7 @@ type TestServer = Pick<ServerProcess, 'url' | 'pid' | 'stop'> & {
 /**
  * A PostgreSQL server of its own: for all test files (`postgres.ts`), and for the few that stop it, or change roles,
  * which belong to the whole server. `fill` may put the data of another server there. IPLEDGER_TEST_POSTGRES=15 takes
- * Debian's PostgreSQL of that version instead of the embedded one.
+ * Debian's PostgreSQL of that version instead of the embedded one, `citus` the same with Citus (`citus.ts`).
  */
 export async function startTestServer(
   settings: Readonly<Record<string, string>> = {},
@@ -44,6 +45,7 @@ export async function startTestServer(
         shared_buffers: '128MB',
         max_wal_size: '512MB',
         min_wal_size: '64MB',
+        ...(ON_CITUS && CITUS_SETTINGS),
         ...settings,
       },
       log: pino({ level: 'warn' }),
@@ -75,7 +77,7 @@ export async function startTestServer(
 async function chosenBinaries(): Promise<Binaries> {
   const version = process.env.IPLEDGER_TEST_POSTGRES
   if (version === undefined || version === '' || version === '18') return embeddedBinaries()
-  const bin = `/usr/lib/postgresql/${version}/bin`
+  const bin = `/usr/lib/postgresql/${ON_CITUS ? '15' : version}/bin`
   if (!existsSync(bin)) throw new Error(`IPLEDGER_TEST_POSTGRES=${version}: there is no ${bin}`)
   return { postgres: join(bin, 'postgres'), initdb: join(bin, 'initdb') }
 }

@@ -16,7 +16,7 @@ const WANTED = [
   /^dist\/(src|bench)\/.+(\.js|\.d\.ts)$/,
   /^dist\/bench\/cni-calls\.c$/,
   /^dist\/cni\/(ipledger-cni\.mjs|launcher\.c)$/,
-  /^dist\/db\/(audit|migrations)\/.+\.sql$/,
+  /^dist\/db\/(audit|grants|migrations)\/.+\.sql$/,
   /^proto\/.+(\.proto|LICENSE)$/,
 ]
 
@@ -25,7 +25,7 @@ test('the package has what runs, and nothing else', { timeout: 120_000 }, () => 
   const files: string[] = JSON.parse(said)[0].files.map(({ path }: { path: string }) => path)
   expect(files.filter((file) => !WANTED.some((pattern) => pattern.test(file)))).toEqual([])
   const sources = globSync('{src,bench}/**/*.ts', { cwd }).map((file) => `dist/${file.slice(0, -3)}.js`)
-  const sql = globSync('db/{audit,migrations}/*.sql', { cwd }).map((file) => `dist/${file}`)
+  const sql = globSync('db/{audit,grants,migrations}/*.sql', { cwd }).map((file) => `dist/${file}`)
   const needed = [
     ...sources,
     ...sql,

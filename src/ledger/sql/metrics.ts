@@ -4,18 +4,22 @@ import { ERA_BITS } from '../../core/policy.ts'
 const N = `n as materialized (select * from ipledger.network order by network_id limit $1)`
 
 const NETWORKS = `
-  with ${N}
+  with n as materialized (
+    select n.network_id, n.era, n.recovering, n.created_at, b.at as begun_at, v.finished_at, v.findings
+      from ipledger.network n
+      left join ipledger.event b on n.era > 0 and b.network_id = n.network_id and b.seq = n.era::bigint << ${ERA_BITS}
+      left join ipledger.verification v on v.network_id = n.network_id
+     order by n.network_id limit $1
+  )
   select g.metric, g.labels, g.value::float8 as value
     from n
-    left join ipledger.event b on n.era > 0 and b.network_id = n.network_id and b.seq = n.era::bigint << ${ERA_BITS}
-    left join ipledger.verification v on v.network_id = n.network_id
    cross join lateral (values
      ('ipledger.era', array[n.network_id], n.era::numeric),
-     ('ipledger.era.begun.timestamp.seconds', array[n.network_id], extract(epoch from b.at)),
+     ('ipledger.era.begun.timestamp.seconds', array[n.network_id], extract(epoch from n.begun_at)),
      ('ipledger.network.state', array[n.network_id, 'READY'], (n.recovering is null)::int),
      ('ipledger.network.state', array[n.network_id, 'RECOVERING'], (n.recovering is not null)::int),
-     ('ipledger.verify.age.seconds', array[n.network_id], greatest(0, extract(epoch from clock_timestamp() - coalesce(v.finished_at, n.created_at)))),
-     ('ipledger.verify.differences', array[n.network_id], coalesce(json_array_length(v.findings), 0))) as g (metric, labels, value)
+     ('ipledger.verify.age.seconds', array[n.network_id], greatest(0, extract(epoch from clock_timestamp() - coalesce(n.finished_at, n.created_at)))),
+     ('ipledger.verify.differences', array[n.network_id], coalesce(json_array_length(n.findings), 0))) as g (metric, labels, value)
    where g.value is not null
   union all
   select 'ipledger.holds', array[h.network, h.hold], 1 from n join ipledger_audit.holds h on h.network = n.network_id
@@ -39,18 +43,22 @@ const SOURCES = `
   union all
   select 'ipledger.series.left_out', array['sources'], greatest(0, count(*) - $1) from ipledger.source s where s.state <> 'RETIRED'`
 
-const ADDRESSES = ['free', 'cooling', 'reserved', 'active', 'quarantined', 'excluded'].map(
-  (state) => `('ipledger.pool.addresses', array[p.network_id, p.name, '${state}'], s.${state})`,
+const STATES = ['free', 'cooling', 'reserved', 'active', 'quarantined', 'excluded']
+const ADDRESSES = STATES.map(
+  (state) => `('ipledger.pool.addresses', array[p.network_id, p.name, '${state}'], p.${state})`,
 )
 
 const POOLS = `
-  with p as materialized (select * from ipledger.pool order by network_id, pool_id limit $1)
+  with p as materialized (
+    select p.network_id, p.name, p.settings, s.* from ipledger.pool p
+      left join lateral (
+        select ${STATES.join(', ')} from ipledger.pool_sample s
+         where s.network_id = p.network_id and s.pool_id = p.pool_id and s.at > now() - interval '5 minutes'
+         order by s.at desc limit 1) s on true
+     order by p.network_id, p.pool_id limit $1
+  )
   select g.metric, g.labels, g.value::float8 as value
     from p
-    left join lateral (
-      select * from ipledger.pool_sample s
-       where s.network_id = p.network_id and s.pool_id = p.pool_id and s.at > now() - interval '5 minutes'
-       order by s.at desc limit 1) s on true
    cross join lateral (values
      ('ipledger.pool.draining', array[p.network_id, p.name], (p.settings ->> 'draining')::boolean::int::numeric),
 ${ADDRESSES.join(', ')}) as g (metric, labels, value)

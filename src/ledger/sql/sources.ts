@@ -22,13 +22,14 @@ export const STORED_SOURCE = `select s.*, n.era as network_era, n.recovering is 
  */
 export const TOUCH = {
   name: 'touch',
-  text: `update ipledger.source_report set sequence = $4, warm = $5, counted = $6, counted_total = $7,
+  text: `with touched as (update ipledger.source_report set sequence = $4, warm = $5, counted = $6, counted_total = $7,
     reported_at = to_timestamp($8::float8 / 1000), complete_at = to_timestamp($9::float8 / 1000), complete_head = $10,
     partial_since = null, partial_because = null
   where network_id = $1 and source_id = $2 and sequence = $3 and digest = $11 and epoch = $12 and era = $13
     and exists (select from ipledger.source where network_id = $1 and source_id = $2 and version = $14 and epoch = $12)
     and exists (select from ipledger.network where network_id = $1 and era = $13)
-  returning set_config('synchronous_commit', 'off', true), (${lastEvent('$1')}) as head, ${QUESTIONS} as questions`,
+  returning source_id)
+  select set_config('synchronous_commit', 'off', true), (${lastEvent('$1')}) as head, ${QUESTIONS} as questions from touched`,
 }
 
 export const PULLED = `

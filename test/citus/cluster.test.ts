@@ -1,0 +1,157 @@
+/**
+ * A coordinator and two workers, later three. Networks are on the workers; what Citus and operators do to these is done, and the
+ * ledger says of each whether the log may lack what was acknowledged.
+ */
+
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { readUrl, replaceLogin } from '../../src/postgres/connect.ts'
+import { AUDITOR_ROLE } from '../../src/postgres/roles.ts'
+import { startStandby } from '../chaos/standby.ts'
+import { confirm, release, reserve } from '../core/given.ts'
+import {
+  eventsOf,
+  expectInOrder,
+  freshNetwork,
+  openTestLedger,
+  type TestLedger,
+  useLedger,
+} from '../ledger/opened.ts'
+import { withClient } from '../support/database.ts'
+import { type Cluster, startCluster } from './cluster.ts'
+
+let cluster: Cluster
+/** A process that has committed to each network. */
+let ledger: TestLedger
+const networks: Awaited<ReturnType<typeof freshNetwork>>[] = []
+
+beforeAll(async () => {
+  cluster = await startCluster(2)
+  await cluster.migrate()
+  await cluster.logIns()
+  ledger = await openTestLedger(cluster.serviceUrl, { losesNothing: true })
+  for (let i = 0; i < 6; i += 1) networks.push(await freshNetwork(ledger))
+})
+afterAll(async () => {
+  await ledger?.close()
+  await cluster?.stop()
+})
+
+/** A network there that is served. */
+async function on(worker: number) {
+  const { port } = readUrl(cluster.workers[worker]!.url('ipledger'))
+  for (const one of networks)
+    if ((await cluster.placeOf(one.network)).port === port && (await stateOf(one.network)) === 'READY')
+      return one
+  return expect.fail(`no network is on worker ${worker}`)
+}
+
+async function stateOf(network: string): Promise<string> {
+  const [row] = await cluster.query<{ state: string }>(
+    'select state from ipledger_audit.network where network = $1',
+    network,
+  )
+  return row!.state
+}
+
+const causes = async (network: string) => (await eventsOf(ledger, network)).map(({ cause }) => cause)
+const REFUSED = /permission denied|read-only transaction|because it is a shard/
+
+/** In the database of a worker, whose shards have names of their own. */
+async function onShards(url: string, text: string): Promise<unknown> {
+  return withClient(url, async (client) => {
+    await client.query('set citus.override_table_visibility = off')
+    const { rows } = await client.query<{ shard: string }>(
+      `select oid::regclass::text as shard from pg_class
+        where relnamespace = 'ipledger'::regnamespace and relname ~ '^event_\\d+$' order by 1`,
+    )
+    expect(rows.length).toBeGreaterThan(0)
+    for (const { shard } of rows) await client.query(text.replace('EVENT', shard))
+    return rows.length
+  })
+}
+
+test('each network is on one worker, both have some, and all that is done to it is in order', async () => {
+  for (const { network, of } of networks) {
+    const { fencingToken } = await ledger.take(of(reserve('a/1')))
+    await ledger.take(of(confirm('a/1')))
+    await ledger.take(of(reserve('b/1')))
+    await ledger.take(of(release('b/1')))
+    const [who] = await cluster.query<{ owner_name: string; fencing_token: number }>(
+      `select owner_name, fencing_token from ipledger_audit.who_had($1, '10.0.0.1', now())`,
+      network,
+    )
+    expect(who).toEqual({ owner_name: 'a', fencing_token: fencingToken })
+    await expectInOrder(cluster.serviceUrl, network, ledger)
+  }
+  await Promise.all([on(0), on(1)])
+})
+
+test.each(['update EVENT set actor = $$x$$', 'delete from EVENT', 'truncate EVENT'])(
+  'a worker refuses the service: %s',
+  async (text) => {
+    const worker = cluster.workers[0]!.url('ipledger')
+    const { user, password } = readUrl(cluster.serviceUrl)
+    const service = replaceLogin(worker, { user, password: password! })
+    await expect(onShards(service, text)).rejects.toThrow(REFUSED)
+    const auditor = replaceLogin(worker, { user: AUDITOR_ROLE, password: 'auditor' })
+    await expect(onShards(auditor, text)).rejects.toThrow(REFUSED)
+    expect(await onShards(service, 'select 1 from EVENT')).toBeGreaterThan(0)
+  },
+)
+
+test('a network that Citus moves goes on for a process that committed, and begins an era for another', async () => {
+  const [one, other] = [await on(0), await on(0)]
+  await cluster.move(one.network, cluster.workers[1]!)
+  const { address } = await ledger.take(one.of(reserve('moved/1')))
+  expect(await causes(one.network)).toContain('MOVED')
+  expect(await stateOf(one.network)).toBe('READY')
+  await cluster.move(other.network, cluster.workers[0]!)
+  const fresh = await useLedger(cluster.serviceUrl, { losesNothing: true })
+  await fresh.refuse(other.of(reserve('late/1')), 'NETWORK_RECOVERING')
+  expect(fresh.eras).toHaveLength(1)
+  expect(await stateOf(other.network)).toBe('RECOVERING')
+  const image = await expectInOrder(cluster.serviceUrl, other.network, fresh)
+  expect(image.records.get(address)?.owner?.name).toBe('moved')
+})
+
+test('a worker that is killed, and its standby promoted, begins an era unless nothing is lost', async () => {
+  const { network, of } = await on(1)
+  const worker = cluster.workers[1]!
+  const standby = await startStandby(worker)
+  try {
+    await ledger.take(of(reserve('before/1')))
+    await standby.caughtUp()
+    await worker.stop()
+    await standby.promote()
+    const [before, after] = [worker, standby].map((server) => readUrl(server.url('ipledger')))
+    await cluster.query(
+      'select citus_update_node(nodeid, $1, $2) from pg_dist_node where nodeport = $3',
+      after!.host,
+      after!.port,
+      before!.port,
+    )
+    cluster.workers[1] = standby
+    await ledger.take(of(reserve('after/1')))
+    expect(await causes(network)).toContain('FAILED_OVER')
+    const careful = await useLedger(cluster.serviceUrl)
+    await careful.take(of(reserve('same/1')))
+    expect(careful.eras).toEqual([])
+    for (const one of networks) await expectInOrder(cluster.serviceUrl, one.network, ledger)
+  } catch (error) {
+    await standby.stop()
+    throw error
+  }
+})
+
+test('a node that is added later has the audit after the next migrate, and takes networks', async () => {
+  const added = await cluster.addWorker()
+  await cluster.migrate()
+  const { network, of } = await on(0)
+  await cluster.move(network, added)
+  await ledger.take(of(reserve('there/1')))
+  const said = await withClient(cluster.auditorUrl, (auditor) =>
+    auditor.query<{ what: string }>(`select what from ipledger_audit.owner_history($1, 'there')`, [network]),
+  )
+  expect(said.rows.map(({ what }) => what).join()).toContain('there')
+  await expectInOrder(cluster.serviceUrl, network, ledger)
+})

@@ -1,0 +1,96 @@
+/** Three servers of PostgreSQL with Citus: a coordinator without shards of its own, and workers. Nodes log in by password. */
+import { pino } from 'pino'
+import { readUrl, replaceLogin } from '../../src/postgres/connect.ts'
+import { openDatabase } from '../../src/postgres/database.ts'
+import { AUDITOR_ROLE } from '../../src/postgres/roles.ts'
+import { mayLogIn } from '../support/citus.ts'
+import { withClient } from '../support/database.ts'
+import { startTestServer } from '../support/server.ts'
+
+type Server = Awaited<ReturnType<typeof startTestServer>>
+const DATABASE = 'ipledger'
+const AUDITOR_PASSWORD = 'auditor'
+
+export class Cluster {
+  readonly coordinator: Server
+  readonly workers: Server[] = []
+  serviceUrl = ''
+
+  constructor(coordinator: Server) {
+    this.coordinator = coordinator
+  }
+
+  get url(): string {
+    return this.coordinator.url(DATABASE)
+  }
+
+  get auditorUrl(): string {
+    return replaceLogin(this.serviceUrl, { user: AUDITOR_ROLE, password: AUDITOR_PASSWORD })
+  }
+
+  async query<Row extends object>(text: string, ...values: readonly unknown[]): Promise<readonly Row[]> {
+    return withClient(this.url, async (admin) => (await admin.query<Row>(text, [...values])).rows)
+  }
+
+  /** What `ipledger migrate` does; then the logins that it made are made known to the nodes. */
+  async migrate(): Promise<void> {
+    const options = { log: pino({ level: 'warn' }), embedded: 'own' } as const
+    const config = { databaseUrl: this.url, databaseAdminUrl: undefined, directory: '' }
+    this.serviceUrl = (await openDatabase(config, options)).serviceUrl
+  }
+
+  async logIns(): Promise<void> {
+    await this.query(`alter role ${AUDITOR_ROLE} password '${AUDITOR_PASSWORD}'`)
+    await withClient(this.url, (admin) => mayLogIn(admin, this.serviceUrl, this.auditorUrl))
+  }
+
+  async addWorker(): Promise<Server> {
+    const worker = await startTestServer()
+    this.workers.push(worker)
+    await makeNode(worker)
+    const { host, port } = readUrl(worker.url(DATABASE))
+    await this.query('select citus_add_node($1, $2)', host, port)
+    return worker
+  }
+
+  /** The port of the worker that has a network, and the shard of its log. */
+  async placeOf(network: string): Promise<{ readonly port: number; readonly shard: string }> {
+    const [place] = await this.query<{ port: number; shard: string }>(
+      `select s.nodeport as port, s.shardid::text as shard from citus_shards s
+        where s.shardid = get_shard_id_for_distribution_column('ipledger.event', $1::text)`,
+      network,
+    )
+    return place!
+  }
+
+  /** Citus moves the network, and all that share its shard, to another worker. */
+  async move(network: string, to: Server): Promise<void> {
+    const { port, shard } = await this.placeOf(network)
+    const { host, port: other } = readUrl(to.url(DATABASE))
+    const move = `select citus_move_shard_placement($1, $2, $3, $2, $4, 'block_writes')`
+    await this.query(move, shard, host, port, other)
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all([this.coordinator, ...this.workers].map((server) => server.stop()))
+  }
+}
+
+export async function startCluster(workers: number): Promise<Cluster> {
+  const coordinator = await startTestServer()
+  await makeNode(coordinator)
+  const cluster = new Cluster(coordinator)
+  const { host, port } = readUrl(cluster.url)
+  await cluster.query('select citus_set_coordinator_host($1, $2)', host, port)
+  for (let i = 0; i < workers; i += 1) await cluster.addWorker()
+  return cluster
+}
+
+async function makeNode(server: Server): Promise<void> {
+  await withClient(server.url('postgres'), (admin) => admin.query(`create database ${DATABASE}`))
+  const url = server.url(DATABASE)
+  await withClient(url, async (admin) => {
+    await admin.query('create extension citus')
+    await mayLogIn(admin, url)
+  })
+}
