@@ -3,13 +3,13 @@
  *
  * Every connection reads values as `values.ts` says, names itself, keeps its socket alive and gives up connecting after
  * 5 s in which this process ran. Each connection of `connect` is checked: a failover can end on a server that forgets
- * acknowledged commits.
+ * acknowledged commits. Of several hosts, `h1:5432,h2:5432`, each new connection goes to the one that takes writes.
  */
 
 import pg from 'pg'
 import { StartRefused } from '../config.ts'
 import { afterRunning } from '../time-limit.ts'
-import { ConnectionLost, lostOr } from './connection-lost.ts'
+import { ConnectionLost, lostOr, sqlState } from './connection-lost.ts'
 import { sever } from './pipeline.ts'
 import { valueTypes } from './values.ts'
 
@@ -28,25 +28,37 @@ const OLDEST_SERVER = 150_000
  * that dies while it accepts a connection would end this process otherwise. What is in flight rejects in any case.
  */
 class Client extends pg.Client {
-  constructor(config?: pg.ClientConfig) {
-    super(config)
+  /** Each as a target of its own; none if there is one only. */
+  readonly #hosts: readonly ConnectTarget[]
+
+  constructor(config: pg.ClientConfig = {}) {
+    const { connectionString = '', application_name: applicationName = '' } = config
+    const [url, ...more] = eachHost(connectionString)
+    super({ ...config, connectionString: url })
+    this.#hosts = more.length === 0 ? [] : [url!, ...more].map((one) => ({ url: one, applicationName }))
     this.on('error', () => {})
   }
 
   override connect(): Promise<pg.Client>
   override connect(callback: (error: Error) => void): void
   override connect(callback?: (error: Error) => void): Promise<pg.Client> | undefined {
-    const inTime = afterRunning(CONNECT_TIMEOUT_MS, () => sever(this, new Error('timeout expired')))
-    const connected = super
-      .connect()
-      .catch((error: unknown) => {
-        throw new ConnectionLost(describe(error, addressOf(this)), error)
-      })
-      .finally(inTime)
+    const connected = this.#open()
     if (callback === undefined) return connected
     // The driver's pool takes a null for success.
     connected.then(() => callback(null as unknown as Error), callback)
     return undefined
+  }
+
+  async #open(): Promise<pg.Client> {
+    if (this.#hosts.length > 0) Object.assign(this, await findPrimary(this.#hosts))
+    const inTime = afterRunning(CONNECT_TIMEOUT_MS, () => sever(this, new Error('timeout expired')))
+    try {
+      return await super.connect()
+    } catch (error) {
+      throw new ConnectionLost(describe(error, addressOf(this)), error)
+    } finally {
+      inTime()
+    }
   }
 
   /** A statement fails with ConnectionLost if the connection is gone, and only then. */
@@ -56,6 +68,35 @@ class Client extends pg.Client {
     return result.catch((error) => {
       throw lostOr(error, this)
     }) as never
+  }
+}
+
+/**
+ * As libpq's target_session_attrs=read-write, which the driver does not know. All are asked at once, so that a silent host delays
+ * nothing.
+ */
+async function findPrimary(hosts: readonly ConnectTarget[]): Promise<Pick<pg.Client, 'host' | 'port'>> {
+  try {
+    return await Promise.any(hosts.map(askWhetherPrimary))
+  } catch (error) {
+    const errors: readonly Error[] = (error as AggregateError).errors
+    // A wrong password says more than a host that is away.
+    const { cause } = errors.find((one) => sqlState(one.cause) !== undefined) ?? errors[0]!
+    const why = errors.map(({ message }) => message).join(' ')
+    throw new ConnectionLost(`No host of DATABASE_URL takes writes. ${why}`, cause)
+  }
+}
+
+async function askWhetherPrimary(target: ConnectTarget): Promise<Pick<pg.Client, 'host' | 'port'>> {
+  const client = await connectUnchecked(target)
+  const inTime = afterRunning(CONNECT_TIMEOUT_MS, () => sever(client))
+  try {
+    const { rows } = await client.query<{ transaction_read_only: string }>('show transaction_read_only')
+    if (rows[0]!.transaction_read_only === 'off') return { host: client.host, port: client.port }
+    throw new ConnectionLost(`${addressOf(client)}, is read-only.`, undefined)
+  } finally {
+    inTime()
+    sever(client)
   }
 }
 
@@ -216,7 +257,7 @@ export async function checkServer(client: pg.ClientBase): Promise<void> {
     ],
     [
       standby,
-      'The PostgreSQL server is a read-only standby: let DATABASE_URL name the primary (target_session_attrs is not understood).',
+      'The PostgreSQL server is a read-only standby: let DATABASE_URL name the primary, or all hosts with commas between them.',
     ],
     [
       readOnly === 'on',
@@ -227,9 +268,16 @@ export async function checkServer(client: pg.ClientBase): Promise<void> {
   if (sentence !== undefined) throw new StartRefused(sentence)
 }
 
-/** A connection string, as the driver reads it. */
+/** One connection string for each of the hosts. */
+function eachHost(url: string): readonly string[] {
+  const [, login, hosts, rest] = /^(\w+:\/\/(?:[^/?#]*@)?)([^/?#]*)(.*)$/s.exec(url) ?? ['', '', url, '']
+  return hosts!.split(',').map((host) => `${login}${host}${rest}`)
+}
+
+/** A connection string, as the driver reads it; of several hosts the first. */
 export function readUrl(url: string) {
-  const { host, port, user = '', password, database = '' } = new pg.Client({ connectionString: url })
+  const [connectionString] = eachHost(url)
+  const { host, port, user = '', password, database = '' } = new pg.Client({ connectionString })
   return { host, port, user, password: password ?? undefined, database }
 }
 
@@ -245,7 +293,9 @@ export function replaceLogin(
 }
 
 export function place(url: string): string {
-  return addressOf(readUrl(url))
+  return eachHost(url)
+    .map((one) => addressOf(readUrl(one)))
+    .join(' or ')
 }
 
 function addressOf({ host, port, database = '' }: Pick<pg.Client, 'host' | 'port' | 'database'>): string {

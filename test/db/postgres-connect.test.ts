@@ -206,6 +206,44 @@ describe('connections', () => {
   })
 })
 
+describe('of several hosts', () => {
+  const several = (...more: readonly string[]) =>
+    database.adminUrl.replace(/@([^/]*)/, (_, here) => `@${[...more, here].join(',')}`)
+
+  test('the one that takes writes is connected to: another refuses, another says nothing', async () => {
+    let isGivenUp = false
+    const mute = createServer((socket) => {
+      socket.on('close', () => {
+        isGivenUp = true
+      })
+    }).listen(0, '127.0.0.1')
+    await waitFor(() => mute.listening)
+    onTestFinished(() => void mute.close())
+    const url = several(`127.0.0.1:${(mute.address() as AddressInfo).port}`, '127.0.0.1:1')
+    const pool = createPool({ ...target(url), max: 1 })
+    const { rows } = await pool.query<{ name: string }>('select current_database() as name')
+    expect(isGivenUp, 'the silent one was waited for').toBe(false)
+    expect(rows).toEqual([{ name: database.name }])
+    await pool.end()
+  })
+
+  test('none takes writes: the sentence says of each why', async () => {
+    const { host, port } = readUrl(database.adminUrl)
+    const error = await failure(`${several('127.0.0.1:1')}?options=-c%20default_transaction_read_only%3Don`)
+    expect(error).toBeInstanceOf(ConnectionLost)
+    expect(error.message).toBe(
+      `No host of DATABASE_URL takes writes. Cannot connect to PostgreSQL at 127.0.0.1:1, database "${database.name}": connect ECONNREFUSED 127.0.0.1:1. Start it, or correct DATABASE_URL. PostgreSQL at ${host}:${port}, database "${database.name}", is read-only.`,
+    )
+  })
+
+  test('a wrong password is what counts', async () => {
+    const url = replaceLogin(several('127.0.0.1:1'), { user: 'postgres', password: 'hunter2' })
+    const error = await failure(url)
+    expect(error.cause).toMatchObject({ code: '28P01' })
+    expect(JSON.stringify(error) + error.stack + String(error.cause)).not.toContain('hunter2')
+  })
+})
+
 describe('who waits for a connection of a pool', () => {
   test('waits while others bring theirs back, for longer than a connection may take to open', async () => {
     const pool = createPool({ ...target(database.adminUrl), max: 1 })
@@ -230,6 +268,7 @@ describe('URLs', () => {
     ['postgres://h/d?sslmode=disable', 'postgres://u:p%40%2F%3A@h/d?sslmode=disable'],
     ['postgresql://a@/d?host=/run/pg&user=x&password=y', 'postgresql://u:p%40%2F%3A@/d?host=/run/pg'],
     ['postgresql://a:b%40c@[::1]:5433/d', 'postgresql://u:p%40%2F%3A@[::1]:5433/d'],
+    ['postgresql://a:b,c@h:1,[::1]:2/d?x=1,2', 'postgresql://u:p%40%2F%3A@h:1,[::1]:2/d?x=1,2'],
   ])('another login in %s', (url, expected) => {
     const replaced = replaceLogin(url, { user: 'u', password: 'p@/:' })
     expect(replaced).toBe(expected)
