@@ -6,14 +6,17 @@ const shared = { testTimeout: 90_000, hookTimeout: 120_000, pool: 'forks' as con
 /** What needs no PostgreSQL. */
 const PLAIN = ['client', 'core', 'simulation', 'sources', 'unit']
 /**
- * Starts a Docker Engine, a Prometheus or Python, makes network namespaces: only where Debian's packages are installed; the Engine
+ * Starts a Docker Engine, a PgBouncer, a Prometheus or Python, makes network namespaces: only where Debian's packages are installed; the Engine
  * and the namespaces as root.
  */
 const SERVERS = [
   { name: 'docker', wanted: process.env.IPLEDGER_TEST_DOCKER },
   { name: 'network', wanted: process.env.IPLEDGER_TEST_NETWORK },
+  { name: 'pooler', wanted: process.env.IPLEDGER_TEST_POOLER },
   { name: 'prometheus', wanted: process.env.IPLEDGER_TEST_PROMETHEUS },
   { name: 'python', wanted: process.env.IPLEDGER_TEST_PYTHON },
+  // By Debian's programs of that version: the embedded PostgreSQL has no pg_basebackup.
+  { name: 'recovery', wanted: process.env.IPLEDGER_TEST_POSTGRES },
 ]
 const apart = [...PLAIN, ...SERVERS.map(({ name }) => name)].map((name) => `test/${name}/**`)
 const globalSetup = ['test/support/postgres.ts']
