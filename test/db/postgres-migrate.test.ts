@@ -102,6 +102,12 @@ describe('migrations', () => {
     )
   })
 
+  test('that need what the server does not have are refused', async () => {
+    const refused = run(sources({ '0001_nothing.sql': 'create extension nothing' }))
+    await expect(refused).rejects.toThrow(StartRefused)
+    await expect(refused).rejects.toThrow('(extension "nothing" is not available)')
+  })
+
   test.skipIf(process.env.IPLEDGER_TEST_POSTGRES)(
     'a server without btree_gist is refused, and nothing is made',
     async () => {
