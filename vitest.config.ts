@@ -6,16 +6,19 @@ const shared = { testTimeout: 90_000, hookTimeout: 120_000, pool: 'forks' as con
 /** What needs no PostgreSQL. */
 const PLAIN = ['client', 'core', 'simulation', 'sources', 'unit']
 /**
- * Starts a Docker Engine, a Patroni, a Prometheus or Python, makes network namespaces: only where Debian's packages are installed;
- * the Engine, Patroni and the namespaces as root.
+ * Starts a Docker Engine, a Patroni, a PgBouncer, a Prometheus or Python, makes network namespaces: only where Debian's packages are
+ * installed; the Engine, Patroni and the namespaces as root.
  */
 const SERVERS = [
   { name: 'citus', wanted: process.env.IPLEDGER_TEST_POSTGRES === 'citus' },
   { name: 'docker', wanted: process.env.IPLEDGER_TEST_DOCKER },
   { name: 'failover', wanted: process.env.IPLEDGER_TEST_PATRONI },
   { name: 'network', wanted: process.env.IPLEDGER_TEST_NETWORK },
+  { name: 'pooler', wanted: process.env.IPLEDGER_TEST_POOLER },
   { name: 'prometheus', wanted: process.env.IPLEDGER_TEST_PROMETHEUS },
   { name: 'python', wanted: process.env.IPLEDGER_TEST_PYTHON },
+  // By Debian's programs of that version: the embedded PostgreSQL has no pg_basebackup.
+  { name: 'recovery', wanted: process.env.IPLEDGER_TEST_POSTGRES === '15' },
 ]
 const apart = [...PLAIN, ...SERVERS.map(({ name }) => name)].map((name) => `test/${name}/**`)
 const globalSetup = ['test/support/postgres.ts']

@@ -15,6 +15,7 @@ import { type LedgerOptions, type OpenLedger, openLedger } from './ledger/open.t
 import { Reads } from './ledger/reads.ts'
 import { createPool } from './postgres/connect.ts'
 import { type Database, openDatabase } from './postgres/database.ts'
+import { checkRowLocks } from './postgres/locks.ts'
 import { Intake } from './sources/intake.ts'
 import { PulledSources } from './sources/pulled-sources.ts'
 import { readSourceSecrets } from './sources/settings.ts'
@@ -179,6 +180,7 @@ export async function openWriter(
   ]
   open.defer(addGauges(() => ledger.stats().flatMap(gaugesOf)))
   await ensureDefaultNetwork(ledger, log)
+  await checkRowLocks(database.serviceUrl)
   return { database, ledger }
 }
 

@@ -5,6 +5,15 @@ comment on view ipledger_audit.log is $$The events of all networks as they are s
 and (network_id, type) of events without an address.
 Example: select seq, type, address, evidence from log where network_id = 'default' and seq = 1;$$;
 
+create view ipledger_audit.standby as
+  select x.is_standby, x.as_of, now() - x.as_of as lag
+    from (select s.is_standby, case when s.is_standby then pg_last_xact_replay_timestamp() else now() end as as_of
+            from (select pg_is_in_recovery() as is_standby) s) x;
+comment on view ipledger_audit.standby is $$How old what this server answers may be.
+Columns: is_standby; as_of (time of the last transaction that has arrived; null: none has since the standby started); lag (age of that).
+ipledger writes once a minute at least, so a standby that is well shows a lag of up to a minute.
+Example: select is_standby, as_of, lag from standby;$$;
+
 create view ipledger_audit.network as
   select n.network_id as network, case when n.recovering is null then 'READY' else 'RECOVERING' end as state, n.era,
          h.seq as head, n.description, n.labels::jsonb as labels, n.created_at, n.updated_at

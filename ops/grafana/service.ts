@@ -1,7 +1,7 @@
-/** The processes: what callers get, where time goes, and whether the jobs keep up. From Prometheus alone. */
+/** The processes: what callers get, where time goes, and whether the jobs keep up. From Prometheus, but for the age of PostgreSQL's answers. */
 import { METRICS } from './metrics.ts'
 import { NONE_IS_RIGHT, series, stat } from './panels.ts'
-import { IN_INSTANCES, IN_NETWORKS, promql, promqlNow } from './queries.ts'
+import { IN_INSTANCES, IN_NETWORKS, promql, promqlNow, sql } from './queries.ts'
 import { dashboard, NETWORK_VARIABLE } from './sheet.ts'
 
 const RATE = '[$__rate_interval]'
@@ -305,6 +305,20 @@ export const service = dashboard({
           unit: 'bool_yes_no',
           steps: { base: 'red', from: [[1, 'green']] },
           query: promqlNow(`min(${METRICS.databaseUp}{${IN_INSTANCES}})`, 'answers'),
+        }),
+        stat({
+          title: 'Age of what PostgreSQL answers here',
+          help: {
+            shows: 'How far a standby is behind, where the data source is one; 0 at the primary.',
+            normal: 'up to a minute: ipledger writes that often.',
+            act: 'Older: the standby has lost its primary or cannot keep up. No panel that asks PostgreSQL shows what came since.',
+          },
+          width: 6,
+          height: 4,
+          unit: 's',
+          steps: { base: 'green', from: [[120, 'red']] },
+          none: 'unknown',
+          query: sql('select extract(epoch from lag)::float8 as age from ipledger_audit.standby'),
         }),
       ],
     },

@@ -8,6 +8,7 @@ import type { Logger } from 'pino'
 import { type Config, StartRefused } from '../config.ts'
 import { readUrl, withClient } from './connect.ts'
 import { hasEmbedded, shareEmbedded, startEmbedded } from './embedded.ts'
+import { checkSessions } from './locks.ts'
 import { checkMigrated, migrate, migrateJobs } from './migrate.ts'
 import {
   checkServiceLogin,
@@ -96,7 +97,10 @@ async function prepare(
   const logins =
     adminUrl === undefined
       ? await withClient(target(databaseUrl), (service) => adoptService(service, databaseUrl))
-      : await withClient(target(adminUrl), (admin) => administer(admin, databaseUrl, log, !administers))
+      : await withClient(target(adminUrl), async (admin) => {
+          await checkSessions(adminUrl)
+          return administer(admin, databaseUrl, log, !administers)
+        })
   await withClient(target(logins.serviceUrl), checkServiceLogin)
   return { ...logins, adminUrl }
 }
@@ -104,6 +108,7 @@ async function prepare(
 /** Without an administrator's login nothing is changed and everything is checked. */
 async function adoptService(service: pg.Client, databaseUrl: string): Promise<Logins> {
   await checkServiceLogin(service)
+  await checkSessions(databaseUrl)
   await checkMigrated(service)
   const { jobsUrl } = deriveLogins(databaseUrl, await readSystemIdentifier(service))
   try {
@@ -130,6 +135,7 @@ async function administer(
     )
   }
   const logins = await ensureRoles(admin, databaseUrl, log, keepService)
+  await checkSessions(logins.serviceUrl)
   await migrate(admin, log)
   await migrateJobs(admin, logins.jobsUrl, log)
   return logins

@@ -24,6 +24,7 @@ export const DB = new URL('../../db/', import.meta.url)
 /** Advisory locks; no other program uses these numbers. */
 const MIGRATION_LOCK = 0x1b1ed9e4
 const JOBS_SCHEMA_LOCK = 0x1b1ed9e5
+const FEATURE_NOT_SUPPORTED = '0A000'
 
 type File = { readonly name: string; readonly text: string }
 
@@ -216,6 +217,12 @@ async function run(admin: pg.Client, text: string, what: string): Promise<void> 
     await admin.query(text)
   } catch (error) {
     if (sqlState(error) === INSUFFICIENT_PRIVILEGE) throw error
-    throw new Error(`${what} failed: ${(error as Error).message}`, { cause: error })
+    const { message } = error as Error
+    if (sqlState(error) === FEATURE_NOT_SUPPORTED)
+      throw new StartRefused(
+        `The server lacks what ipledger needs (${message}): install PostgreSQL's contrib modules there, or let DATABASE_URL name another.`,
+        { cause: error },
+      )
+    throw new Error(`${what} failed: ${message}`, { cause: error })
   }
 }

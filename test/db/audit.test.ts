@@ -26,6 +26,7 @@ import {
   reserve,
   source,
 } from '../core/given.ts'
+import { auditObjects } from '../support/audit-objects.ts'
 import { cannot, ON_CITUS } from '../support/citus.ts'
 import { useOwnDatabase, useTestDatabase } from '../support/database.ts'
 import { walk } from '../support/random-walk.ts'
@@ -83,13 +84,7 @@ beforeAll(async () => {
 
 describe('every object', () => {
   test('says what it answers, and has an example that runs', async () => {
-    const { rows } = await admin.query<{ kind: string; name: string; comment: string | null }>(`
-      select 'view' as kind, c.relname as name, obj_description(c.oid, 'pg_class') as comment
-        from pg_class c where c.relnamespace = 'ipledger_audit'::regnamespace and c.relkind = 'v'
-      union all
-      select 'function', p.proname, obj_description(p.oid, 'pg_proc')
-        from pg_proc p where p.pronamespace = 'ipledger_audit'::regnamespace and not p.prosecdef and p.provolatile <> 'v'
-      order by 1, 2`)
+    const rows = await auditObjects(admin)
     expect(rows.length).toBeGreaterThan(45)
     for (const { kind, name, comment } of rows) {
       const [, example] = (comment ?? '').split('\nExample: ')

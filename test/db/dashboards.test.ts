@@ -6,13 +6,13 @@ import { connectUnchecked } from '../../src/postgres/connect.ts'
 import { command, enable, network, register } from '../core/given.ts'
 import { useOwnDatabase, useTestDatabase, withClient } from '../support/database.ts'
 import {
+  CHOSEN,
   DAY_NETWORK,
   type DayOfLife,
   LOOPING,
   LOST_NODE,
   liveADay,
   SILENT_SOURCE,
-  STORIED_ADDRESS,
   STORIED_OWNERS,
 } from '../support/day-of-life.ts'
 import {
@@ -39,15 +39,6 @@ beforeAll(async () => {
   auditor = await connectUnchecked({ url: database.auditorUrl, applicationName: 'test dashboards' })
 })
 afterAll(() => auditor?.end())
-
-/** What a person chose, or a link: everything where several may be chosen. */
-const CHOSEN: Readonly<Record<string, Values>> = {
-  overview: { network: [DAY_NETWORK] },
-  pool: { network: DAY_NETWORK, pool: 'web' },
-  address: { network: DAY_NETWORK, address: STORIED_ADDRESS, owner: '', lease: '' },
-  sources: { network: [DAY_NETWORK], source: ['dry-run', ...[1, 2, 3, 4, 5].map((n) => `node-${n}`)] },
-  service: { network: [DAY_NETWORK] },
-}
 
 const TEXT = [25, 1043]
 const TIME = [1184]

@@ -2,9 +2,11 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { pathToFileURL } from 'node:url'
 import { pino } from 'pino'
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest'
+import { StartRefused } from '../../src/config.ts'
 import { connect } from '../../src/postgres/connect.ts'
 import { checkMigrated, migrate, migrateJobs } from '../../src/postgres/migrate.ts'
 import { createTestDatabase, type TestDatabase, withClient } from '../support/database.ts'
+import { startTestServer } from '../support/server.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
 import { waitFor } from '../support/wait-for.ts'
 
@@ -100,6 +102,30 @@ describe('migrations', () => {
       'The database is at schema version 2 (0002_apple), newer than this ipledger, which knows 1: start the newer ipledger.',
     )
   })
+
+  test('that need what the server does not have are refused', async () => {
+    const refused = run(sources({ '0001_nothing.sql': 'create extension nothing' }))
+    await expect(refused).rejects.toThrow(StartRefused)
+    await expect(refused).rejects.toThrow('(extension "nothing" is not available)')
+  })
+
+  test.skipIf(process.env.IPLEDGER_TEST_POSTGRES)(
+    'a server without btree_gist is refused, and nothing is made',
+    async () => {
+      // Only PostgreSQL 18 can be told to look for extensions elsewhere.
+      const server = await startTestServer({ extension_control_path: '/nonexistent' })
+      onTestFinished(() => server.stop())
+      await withClient(server.url('postgres'), async (admin) => {
+        await expect(migrate(admin, log)).rejects.toThrow(
+          new StartRefused(
+            'The server lacks what ipledger needs (extension "btree_gist" is not available): install PostgreSQL\'s contrib ' +
+              'modules there, or let DATABASE_URL name another.',
+          ),
+        )
+        expect((await admin.query(`select to_regnamespace('ipledger') as it`)).rows).toEqual([{ it: null }])
+      })
+    },
+  )
 
   test('a login that may not migrate is told who must', async () => {
     const db = sources(TWO, {}, `${GRANTS} grant select on ipledger.migration to ipledger_service;`)

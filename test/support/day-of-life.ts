@@ -31,6 +31,7 @@ import {
   type Step,
   source,
 } from '../core/given.ts'
+import type { Values } from './grafana.ts'
 import { judgeScene, NETWORK, playAll, storeScene } from './stored-scene.ts'
 
 export const DAY_NETWORK = NETWORK
@@ -54,6 +55,15 @@ export type DayOfLife = {
 }
 
 const INTERVAL_MS = 5 * MINUTE
+
+/** What a person chose, or a link: everything where several may be chosen. */
+export const CHOSEN: Readonly<Record<string, Values>> = {
+  overview: { network: [DAY_NETWORK] },
+  pool: { network: DAY_NETWORK, pool: 'web' },
+  address: { network: DAY_NETWORK, address: STORIED_ADDRESS, owner: '', lease: '' },
+  sources: { network: [DAY_NETWORK], source: ['dry-run', ...[1, 2, 3, 4, 5].map((n) => `node-${n}`)] },
+  service: { network: [DAY_NETWORK] },
+}
 
 type World = {
   readonly scene: Scene
