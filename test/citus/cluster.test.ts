@@ -25,7 +25,7 @@ let ledger: TestLedger
 const networks: Awaited<ReturnType<typeof freshNetwork>>[] = []
 
 beforeAll(async () => {
-  cluster = await startCluster(2)
+  cluster = await startCluster()
   await cluster.migrate()
   await cluster.logIns()
   ledger = await openTestLedger(cluster.serviceUrl, { losesNothing: true })

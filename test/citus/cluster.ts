@@ -1,15 +1,27 @@
-/** Three servers of PostgreSQL with Citus: a coordinator without shards of its own, and workers. Nodes log in by password. */
+/**
+ * Servers of PostgreSQL with Citus: a coordinator without shards of its own, and workers. They are set up by the statements of
+ * docs/scaling.md.
+ */
 import { pino } from 'pino'
 import { readUrl, replaceLogin } from '../../src/postgres/connect.ts'
 import { openDatabase } from '../../src/postgres/database.ts'
 import { AUDITOR_ROLE } from '../../src/postgres/roles.ts'
-import { mayLogIn } from '../support/citus.ts'
 import { withClient } from '../support/database.ts'
+import { textOf } from '../support/docs.ts'
 import { startTestServer } from '../support/server.ts'
 
 type Server = Awaited<ReturnType<typeof startTestServer>>
 const DATABASE = 'ipledger'
 const AUDITOR_PASSWORD = 'auditor'
+const [NODE, NODES, LOGINS] = Array.from(
+  textOf('docs/scaling.md')
+    .split('## Citus')[1]!
+    .matchAll(/```text\n(.*?)```/gs),
+  ([, statements]) => statements!,
+)
+const passwordOf = (url: string) => readUrl(url).password!
+const placed = (text: string, name: string, url: string) =>
+  text.replace(`'${name}', 5432`, `'${readUrl(url).host}', ${readUrl(url).port}`)
 
 export class Cluster {
   readonly coordinator: Server
@@ -41,15 +53,15 @@ export class Cluster {
 
   async logIns(): Promise<void> {
     await this.query(`alter role ${AUDITOR_ROLE} password '${AUDITOR_PASSWORD}'`)
-    await withClient(this.url, (admin) => mayLogIn(admin, this.serviceUrl, this.auditorUrl))
+    const [service, auditor] = [passwordOf(this.serviceUrl), AUDITOR_PASSWORD]
+    await this.query(LOGINS!.replace('PASSWORD', service).replace('PASSWORD', auditor))
   }
 
   async addWorker(): Promise<Server> {
-    const worker = await startTestServer()
-    this.workers.push(worker)
-    await makeNode(worker)
+    const worker = await startNode()
     const { host, port } = readUrl(worker.url(DATABASE))
     await this.query('select citus_add_node($1, $2)', host, port)
+    this.workers.push(worker)
     return worker
   }
 
@@ -76,21 +88,22 @@ export class Cluster {
   }
 }
 
-export async function startCluster(workers: number): Promise<Cluster> {
-  const coordinator = await startTestServer()
-  await makeNode(coordinator)
-  const cluster = new Cluster(coordinator)
-  const { host, port } = readUrl(cluster.url)
-  await cluster.query('select citus_set_coordinator_host($1, $2)', host, port)
-  for (let i = 0; i < workers; i += 1) await cluster.addWorker()
+export async function startCluster(): Promise<Cluster> {
+  const cluster = new Cluster(await startNode())
+  let text = placed(NODES!, 'coordinator', cluster.url)
+  for (const name of ['worker-1', 'worker-2']) {
+    const worker = await startNode()
+    cluster.workers.push(worker)
+    text = placed(text, name, worker.url(DATABASE))
+  }
+  await cluster.query(text)
   return cluster
 }
 
-async function makeNode(server: Server): Promise<void> {
+async function startNode(): Promise<Server> {
+  const server = await startTestServer()
   await withClient(server.url('postgres'), (admin) => admin.query(`create database ${DATABASE}`))
   const url = server.url(DATABASE)
-  await withClient(url, async (admin) => {
-    await admin.query('create extension citus')
-    await mayLogIn(admin, url)
-  })
+  await withClient(url, (admin) => admin.query(NODE!.replace('PASSWORD', passwordOf(url))))
+  return server
 }
