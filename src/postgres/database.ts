@@ -94,13 +94,11 @@ async function prepare(
   const isServices = databaseAdminUrl !== undefined && readUrl(databaseUrl).user === SERVICE_ROLE
   const administers = !isServices && (await withClient(target(databaseUrl), inspectLogin)).administers
   const adminUrl = databaseAdminUrl ?? (administers ? databaseUrl : undefined)
+  if (adminUrl !== undefined) await checkSessions(adminUrl)
   const logins =
     adminUrl === undefined
       ? await withClient(target(databaseUrl), (service) => adoptService(service, databaseUrl))
-      : await withClient(target(adminUrl), async (admin) => {
-          await checkSessions(adminUrl)
-          return administer(admin, databaseUrl, log, !administers)
-        })
+      : await withClient(target(adminUrl), (admin) => administer(admin, databaseUrl, log, !administers))
   await withClient(target(logins.serviceUrl), checkServiceLogin)
   return { ...logins, adminUrl }
 }

@@ -217,12 +217,10 @@ async function run(admin: pg.Client, text: string, what: string): Promise<void> 
     await admin.query(text)
   } catch (error) {
     if (sqlState(error) === INSUFFICIENT_PRIVILEGE) throw error
-    const { message } = error as Error
     if (sqlState(error) === FEATURE_NOT_SUPPORTED)
       throw new StartRefused(
-        `The server lacks what ipledger needs (${message}): install PostgreSQL's contrib modules there, or let DATABASE_URL name another.`,
-        { cause: error },
+        `The server lacks what ipledger needs (${(error as Error).message}): install PostgreSQL's contrib modules there.`,
       )
-    throw new Error(`${what} failed: ${message}`, { cause: error })
+    throw new Error(`${what} failed: ${(error as Error).message}`, { cause: error })
   }
 }

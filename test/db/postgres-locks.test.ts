@@ -36,13 +36,18 @@ test('locks that are locks: while other starts compare them, and while all netwo
   })
 })
 
-test.each(['pg_try_advisory_lock(bigint)', 'pg_advisory_unlock(bigint)'])('a no-op %s', async (name) => {
+test.each([
+  ['taken', ['pg_try_advisory_lock']],
+  ['taken and given back', ['pg_try_advisory_lock', 'pg_advisory_unlock']],
+])('an advisory lock that is always %s', async (_, names) => {
   const database = await useOwnDatabase()
+  const lax = names.map(
+    (name) => `create function lax.${name}(bigint) returns boolean language sql as 'select true';`,
+  )
   await run(
     database,
-    `create schema lax; grant usage on schema lax to public;
-       create function lax.${name} returns boolean language sql as 'select ${name.includes('try')}';
-       alter role ipledger_service in database ${database.name} set search_path = lax, pg_catalog, ipledger`,
+    `create schema lax; grant usage on schema lax to public; ${lax.join(' ')}
+     alter role ipledger_service in database ${database.name} set search_path = lax, pg_catalog, ipledger`,
   )
   const refused = open(database)
   await expect(refused).rejects.toThrow(StartRefused)

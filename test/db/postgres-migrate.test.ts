@@ -118,8 +118,8 @@ describe('migrations', () => {
       await withClient(server.url('postgres'), async (admin) => {
         await expect(migrate(admin, log)).rejects.toThrow(
           new StartRefused(
-            'The server lacks what ipledger needs (extension "btree_gist" is not available): install PostgreSQL\'s contrib ' +
-              'modules there, or let DATABASE_URL name another.',
+            'The server lacks what ipledger needs (extension "btree_gist" is not available): ' +
+              "install PostgreSQL's contrib modules there.",
           ),
         )
         expect((await admin.query(`select to_regnamespace('ipledger') as it`)).rows).toEqual([{ it: null }])
