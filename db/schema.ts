@@ -180,10 +180,10 @@ create view ipledger_audit.log as
     from ipledger.event e;
 
 create view ipledger_audit.lease as
-  select ${lease('token', "coalesce(p.name, '')", 'b.at')}
+  select ${lease('token', "coalesce(p.name, '')", 'coalesce(b.at, e.at)')}
     from ipledger.lease l
     join ipledger.event e on e.network_id = l.network_id and e.seq = l.seq
-    left join ipledger.event b on b.network_id = e.network_id and b.seq = e.token
+    left join ipledger.event b on b.network_id = e.network_id and b.seq = nullif(e.token, e.seq)
     left join ipledger.pool p on p.network_id = l.network_id and p.pool_id = l.pool_id
    where l.state <> 'FREE';
 comment on view ipledger_audit.lease is $$Leases that are held now. In the past: leases_as_of.

@@ -31,11 +31,11 @@ create view ipledger_audit.lease as
   select e.network_id as network, set_masklen(e.address, e.prefix_length) as address, coalesce(p.name, '') as pool, e.state,
     e.network_id || '/' || e.token as lease_id, e.token as fencing_token, e.seq as version, e.owner_kind, e.owner_name, e.owner_uid,
     e.owner_incarnation, e.owner_interface, e.node, e.labels::jsonb as labels, e.reserved_at, e.confirmed_at, e.confirm_by,
-    e.quarantine_reason, e.quarantined_at, e.quarantined_by, e.quarantine_node, e.quarantine_why,
-    b.at as since
+    e.quarantine_reason, e.quarantined_at, e.quarantined_by, e.quarantine_node, e.quarantine_why, coalesce(b.at,
+    e.at) as since
     from ipledger.lease l
     join ipledger.event e on e.network_id = l.network_id and e.seq = l.seq
-    left join ipledger.event b on b.network_id = e.network_id and b.seq = e.token
+    left join ipledger.event b on b.network_id = e.network_id and b.seq = nullif(e.token, e.seq)
     left join ipledger.pool p on p.network_id = l.network_id and p.pool_id = l.pool_id
    where l.state <> 'FREE';
 comment on view ipledger_audit.lease is $$Leases that are held now. In the past: leases_as_of.

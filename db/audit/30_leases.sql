@@ -72,7 +72,7 @@ create function ipledger_audit.who_had(network text, address inet, at timestampt
       select n.at, n.type, n.cause from ipledger_audit.log n
        where n.network_id = who_had.network and n.address = e.address and n.previous >= e.seq and n.state = 'FREE'
        order by n.previous limit 1) u on true
-   cross join lateral ipledger_audit.lease_after(row(e.*)::ipledger_audit.log, p.pool, b.at) h
+   cross join lateral ipledger_audit.lease_after(e, p.pool, b.at) h
    where e.state <> 'FREE'
    order by e.address
 $$;

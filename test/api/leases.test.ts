@@ -459,7 +459,7 @@ describe('requestId', () => {
     await ok('LeaseService/Reserve', reserve(network, 'a', { requestId: 'r' }))
     await withClient(running.database.adminUrl, (admin) =>
       admin.query(
-        `update ipledger.request set at = at - interval '24 hours 1 second' where network_id = $1`,
+        `update ipledger.request set at = now() - interval '24 hours 1 second' where network_id = $1`,
         [network],
       ),
     )
