@@ -225,7 +225,7 @@ test('a service beside a primary that was deposed acknowledges nothing, and goes
     what: 'an answer after',
   })
   await beside.stop()
-  await cluster.untilWhole()
+  await cluster.untilDeposed(primary)
   expect(found.map(({ reason }) => reason)).not.toEqual([])
   expect(found.filter(({ lease }) => lease !== null)).toEqual([])
   expect(await missing(cluster.url, beside.acknowledged())).toEqual([])
