@@ -225,7 +225,7 @@ test('a service beside a primary that was deposed acknowledges nothing, and goes
     what: 'an answer after',
   })
   await beside.stop()
-  await cluster.untilWhole()
+  await cluster.untilDeposed(primary)
   expect(found.map(({ reason }) => reason)).not.toEqual([])
   expect(found.filter(({ lease }) => lease !== null)).toEqual([])
   expect(await missing(cluster.url, beside.acknowledged())).toEqual([])
@@ -249,7 +249,7 @@ test.runIf(FAILOVERS > 0)(
     const primary = await cluster.primary()
     const beside = await openBeside(primary)
     const { found } = await cutOff(primary, beside)
-    await cluster.untilWhole('leader,replica,replica')
+    await cluster.untilDeposed(primary)
     const lost = await missing(cluster.url, beside.acknowledged())
     const count = found.filter(({ lease }) => lease !== null).length
     console.log(`beside a deposed primary, asynchronous: ${count} acknowledged, ${lost.length} lost`)

@@ -257,6 +257,11 @@ listen primary
     )
   }
 
+  async untilDeposed(member: Member): Promise<void> {
+    const isPrimary = () => this.#isPrimary(member).catch(() => null)
+    await waitFor(async () => (await isPrimary()) === null, { what: `${member.name} to be deposed` })
+  }
+
   async #isPrimary(member: Member): Promise<Member> {
     const signal = AbortSignal.timeout(1_000)
     const { ok } = await fetch(`http://${member.address}:8008/primary`, { signal })
