@@ -180,7 +180,7 @@ export async function openWriter(
   ]
   open.defer(addGauges(() => ledger.stats().flatMap(gaugesOf)))
   await ensureDefaultNetwork(ledger, log)
-  await checkRowLocks(database.serviceUrl)
+  await checkRowLocks(database.serviceUrl, NETWORK)
   return { database, ledger }
 }
 

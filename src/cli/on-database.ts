@@ -8,6 +8,7 @@ import { ownCommand } from '../core/command.ts'
 import { openLedger } from '../ledger/open.ts'
 import { rebuildNetwork } from '../ledger/rebuild.ts'
 import { type Anchor, verifyNetwork } from '../ledger/verify.ts'
+import { hasCitus } from '../postgres/citus.ts'
 import { place, replaceLogin, withClient } from '../postgres/connect.ts'
 import { type FoundDatabase, findDatabase } from '../postgres/database.ts'
 import { attachEmbedded } from '../postgres/embedded.ts'
@@ -27,6 +28,8 @@ const NETWORKS = `
     union all
     select (select min(e.network_id) from ipledger.event e where e.network_id > n.id) from n where n.id is not null)
   select id from n where id is not null`
+/** Citus has no recursion over networks. */
+const NETWORKS_OF_CITUS = 'select distinct e.network_id as id from ipledger.event e order by 1'
 
 /** True without findings. */
 export function runVerify({ network, against, output }: VerifyOptions): Promise<boolean> {
@@ -142,7 +145,7 @@ export function whereOf({ databaseUrl: url, directory }: Config): string {
 }
 
 async function networksOf(client: pg.Client, where: string, network: string | undefined): Promise<string[]> {
-  const { rows } = await client.query<{ id: string }>(NETWORKS)
+  const { rows } = await client.query<{ id: string }>((await hasCitus(client)) ? NETWORKS_OF_CITUS : NETWORKS)
   const names = rows.map(({ id }) => id).filter((id) => network === undefined || id === network)
   if (names.length === 0)
     throw new CommandFailed(`There is no network${network === undefined ? '' : ` ${network}`} in ${where}.`)

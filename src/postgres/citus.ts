@@ -22,12 +22,15 @@ export async function distribute(admin: pg.Client): Promise<void> {
         and not exists (select from pg_dist_partition p where p.logicalrelid = c.oid)
       order by c.relname <> 'event', c.relname`,
   )
+  if (rows.length === 0) return
+  await dropAudit(admin)
   await admin.query(`set local citus.multi_shard_modify_mode = 'sequential'`)
   for (const { name } of rows)
     await admin.query(`select create_distributed_table($1, 'network_id', colocate_with => $2)`, [
       `ipledger.${name}`,
       name === 'event' ? 'none' : 'ipledger.event',
     ])
+  await admin.query(`select create_distributed_function('ipledger.identity()')`)
 }
 
 /**
@@ -44,7 +47,7 @@ export const GRANTS = `
              group by c.table_name) c); end $$;
   alter role ${JOBS_ROLE} set citus.enable_ddl_propagation = off;`
 
-/** Before tables are altered. */
+/** Before tables are altered or distributed: views depend on them. */
 export async function dropAudit(admin: pg.Client): Promise<void> {
   const drop = 'drop schema if exists ipledger_audit cascade'
   await everywhere(admin, drop)

@@ -9,7 +9,7 @@ import { place, withClient } from './connect.ts'
 
 /** While a pooler opens or closes a connection, a round may miss it. */
 const ROUNDS = 5
-const LOCK_ROW = 'select network_id from ipledger.network_lock for no key update skip locked'
+const LOCK_ROW = 'select from ipledger.network_lock where network_id = $1 for no key update skip locked'
 
 /** @throws StartRefused */
 export const checkSessions = (url: string): Promise<void> =>
@@ -30,13 +30,12 @@ export const checkSessions = (url: string): Promise<void> =>
     }
   })
 
-/** Where there is a network. @throws StartRefused */
-export const checkRowLocks = (url: string): Promise<void> =>
+/** By the row of a network. @throws StartRefused */
+export const checkRowLocks = (url: string, network: string): Promise<void> =>
   withTwo(url, async (one, other) => {
+    const locks = async (client: pg.Client) => (await client.query(LOCK_ROW, [network])).rowCount === 1
     await one.query('begin')
-    const [locked] = (await one.query(`${LOCK_ROW} limit 1`)).rows
-    const { rows } = await other.query(LOCK_ROW)
-    if (rows.some((row) => row.network_id === locked?.network_id))
+    if ((await locks(one)) && (await locks(other)))
       throw new StartRefused(
         `Two sessions share one row lock of ${place(url)}, so two processes could hand out one address: let DATABASE_URL name a PostgreSQL whose "select … for no key update" waits.`,
       )

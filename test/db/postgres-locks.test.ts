@@ -27,7 +27,8 @@ const NO_ROW_LOCKS = `
 test('locks that are locks: while other starts compare them, and while all networks are locked', async () => {
   const database = await useOwnDatabase()
   await run(database, `insert into ipledger.network_lock (network_id) values ('a'), ('b')`)
-  const check = () => Promise.all([checkSessions, checkRowLocks].map((one) => one(database.serviceUrl)))
+  const check = () =>
+    Promise.all([checkSessions(database.serviceUrl), checkRowLocks(database.serviceUrl, 'a')])
   await Promise.all(Array.from({ length: 4 }, check))
   await withClient(database.adminUrl, async (holder) => {
     await holder.query('begin')
