@@ -93,7 +93,10 @@ export async function readLeasePage(
     const examined = walk.limit(MOST_EXAMINED)
     const lastEvents = sql<{ address: string; seq: number }>`(
       select t.address, last.seq from (${examined}) t
-      cross join lateral ipledger_audit.last_event(${network}, t.address, ${asOf}) last)`
+      cross join lateral (
+        select x.seq from ipledger.event x
+        where x.network_id = ${network} and x.address = t.address and x.previous < ${asOf} and x.seq <= ${asOf}
+        order by x.previous desc limit 1) last)`
     const events: AliasedExpression<{ address: string; seq: number }, 'w'> =
       asOf === null ? examined.as('w') : lastEvents.as('w')
     const missing = size - leases.length

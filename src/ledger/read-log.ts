@@ -281,12 +281,16 @@ export async function readLeaseHistory(
 async function readHolders(db: Db, network: string, tokens: readonly number[]): Promise<readonly Holder[]> {
   if (tokens.length === 0) return []
   const { rows } = await sql<{ token: number; text: string; pool: string }>`
-    select t.token, ipledger.event_text(row(e.*)::ipledger.event) as text, coalesce(p.name, '') as pool
-    from unnest(${tokens}::bigint[]) as t (token)
-    cross join lateral ipledger_audit.lease_history(${network} || '/' || t.token) life
-    join ipledger.event e on e.network_id = ${network} and e.seq = life.seq
+    select e.token, ipledger.event_text(row(e.*)::ipledger.event) as text, coalesce(p.name, '') as pool
+    from ipledger.event made
+    left join lateral (
+      select x.seq from ipledger.event x
+      where x.network_id = ${network} and x.address = made.address and x.previous >= made.seq and x.state = 'FREE'
+      order by x.previous limit 1) ended on true
+    join ipledger.event e on e.network_id = ${network} and e.address = made.address and e.token = made.seq
+      and e.previous >= made.previous and e.previous < coalesce(ended.seq, 9223372036854775807)
     left join ipledger.pool p on p.network_id = ${network} and p.pool_id = e.pool_id
-    where life.type <> 'lease.updated'
+    where made.network_id = ${network} and made.seq = any(${tokens}::bigint[]) and e.type <> 'lease.updated'
     order by e.seq
   `.execute(db)
   return [...Map.groupBy(rows, ({ token }) => token).values()].map((life) => {
