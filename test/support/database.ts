@@ -7,6 +7,7 @@ import type pg from 'pg'
 import { afterAll, inject, onTestFinished } from 'vitest'
 import { connectUnchecked } from '../../src/postgres/connect.ts'
 import { ON_CITUS, onOneNode } from './citus.ts'
+import { waitFor } from './wait-for.ts'
 
 export type TestDatabase = {
   readonly name: string
@@ -39,7 +40,7 @@ export async function createTestDatabase(options: { readonly empty?: boolean } =
     serviceUrl: here(serviceUrl),
     jobsUrl: here(jobsUrl),
     auditorUrl: here(auditorUrl),
-    drop: () => asSuperuser(`drop database if exists ${name} with (force)`),
+    drop: () => dropDatabase(name),
   }
 }
 
@@ -60,7 +61,7 @@ const PROGRAMS = `/usr/lib/postgresql/${process.env.IPLEDGER_TEST_POSTGRES}/bin`
  */
 export async function copyOf(original: TestDatabase): Promise<TestDatabase> {
   const name = `${original.name}_copy`
-  const drop = () => asSuperuser(`drop database if exists ${name} with (force)`)
+  const drop = () => dropDatabase(name)
   onTestFinished(drop)
   const [adminUrl, serviceUrl] = [original.adminUrl, original.serviceUrl].map(
     (url) => new URL(`/${name}`, url).href,
@@ -71,11 +72,20 @@ export async function copyOf(original: TestDatabase): Promise<TestDatabase> {
     const options = ['--quiet', '--set=ON_ERROR_STOP=1', adminUrl!]
     execFileSync(`${PROGRAMS}/psql`, options, { input: dump, stdio: ['pipe', 'ignore', 'inherit'] })
   } else {
-    // Of Citus, the maintenance daemon is connected.
     const leave = `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${original.name}'`
-    await asSuperuser(leave, `create database ${name} template ${original.name}`)
+    await unused(() => asSuperuser(leave, `create database ${name} template ${original.name}`))
   }
   return { ...original, name, adminUrl: adminUrl!, serviceUrl: serviceUrl!, drop }
+}
+
+const dropDatabase = (name: string) =>
+  unused(() => asSuperuser(`drop database if exists ${name} with (force)`))
+
+/** The maintenance daemon of Citus is connected to each of its databases, and comes again when it is ended. */
+async function unused(work: () => Promise<void>): Promise<void> {
+  if (!ON_CITUS) return work()
+  const done = () => work().then(() => true)
+  await waitFor(done, { what: 'a database to be left by all' })
 }
 
 /** Runs statements one by one, each in its own transaction, as superuser of the whole server. */
