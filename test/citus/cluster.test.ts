@@ -36,12 +36,13 @@ afterAll(async () => {
   await cluster?.stop()
 })
 
-/** A network there that is served. */
-async function on(worker: number) {
-  const { port } = readUrl(cluster.workers[worker]!.url('ipledger'))
-  for (const one of networks)
-    if ((await cluster.placeOf(one.network)).port === port && (await stateOf(one.network)) === 'READY')
-      return one
+/** A network that is served: on this worker, or on any. */
+async function on(worker: number | null) {
+  const port = worker === null ? null : readUrl(cluster.workers[worker]!.url('ipledger')).port
+  for (const one of networks) {
+    const isThere = port === null || (await cluster.placeOf(one.network)).port === port
+    if (isThere && (await stateOf(one.network)) === 'READY') return one
+  }
   return expect.fail(`no network is on worker ${worker}`)
 }
 
@@ -146,7 +147,7 @@ test('a worker that is killed, and its standby promoted, begins an era unless no
 test('a node that is added later has the audit after the next migrate, and takes networks', async () => {
   const added = await cluster.addWorker()
   await cluster.migrate()
-  const { network, of } = await on(0)
+  const { network, of } = await on(null)
   await cluster.move(network, added)
   await ledger.take(of(reserve('there/1')))
   const said = await withClient(cluster.auditorUrl, (auditor) =>
