@@ -64,7 +64,7 @@ const MS = (time: string): string => `(extract(epoch from ${time}) * 1000)::bigi
 const LOCK = `select pg_postmaster_start_time()::text || '/' || to_regclass('ipledger.event')::oid
     || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8) as life
     from ipledger.network_lock where network_id = $1 for no key update`
-// Of Citus: who coordinates it, then the group of the worker and the worker's own.
+// Of Citus: that of the coordinator, the group of the worker and the worker's own, the timeline.
 const IDENTITY = `select ipledger.identity() as identity from ipledger.network_lock where network_id = $1`
 const COORDINATOR = `select regexp_replace(ipledger.identity(), '/[^/]*$', '') as coordinator
     where exists (select from pg_extension where extname = 'citus')`
@@ -226,7 +226,8 @@ async function readIdentity(client: pg.PoolClient, network: string, life: string
   ])
   const own = answered[0]!.rows[0]!.identity as string
   const coordinator = answered[1]!.rows[0]?.coordinator
-  const identity = coordinator === undefined ? own : `${coordinator}/${own.replaceAll('/', '.')}`
+  const identity =
+    coordinator === undefined ? own : `${coordinator}/${own.replace('/', '.').replace('/', '.')}`
   const known = identities.get(client) ?? new Map()
   identities.set(client, known.set(life, identity))
   return identity

@@ -51,13 +51,15 @@ function anotherLife(image: Image, { identity: stored }: NetworkState, found: Fo
   const { identity, hasCommitted, losesNothing } = found
   const isFailover = withoutTimeline(stored) === withoutTimeline(identity)
   // A network that Citus moves to another of its groups brings all of its log.
-  const isMoved = isFailover && groupOf(stored) !== groupOf(identity)
-  if (isFailover && hasCommitted && (isMoved || losesNothing)) {
+  const [before, now] = [placeOf(stored), placeOf(identity)]
+  const isMoved = now !== null && before?.coordinator === now.coordinator && before?.group !== now.group
+  if (hasCommitted && (isMoved || (isFailover && losesNothing))) {
     const change = { version: null, description: null, labels: null, identity }
     const cause = isMoved ? 'MOVED' : 'FAILED_OVER'
     return { ...ENVELOPE, type: 'updateNetwork', network: image.name, cause, ...change }
   }
-  const how = isFailover ? 'a failover, or a recovery to a point in time' : 'a restored copy'
+  const isOther = isMoved ? 'another worker of Citus' : 'a restored copy'
+  const how = isFailover ? 'a failover, or a recovery to a point in time' : isOther
   const why = `the log was written in ${stored}, this is ${identity}: ${how}`
   return beginEra(image, { above: image.head, why })
 }
@@ -73,7 +75,8 @@ function withoutTimeline(identity: string): string {
   return identity.slice(0, identity.lastIndexOf('/'))
 }
 
-/** Of Citus. */
-function groupOf(identity: string): string | undefined {
-  return /\/(\d+):[^/]*$/.exec(identity)?.[1]
+/** Of Citus: the identity of the coordinator, the group of the worker and the worker's own, the timeline. */
+function placeOf(identity: string) {
+  const [, coordinator, group] = /^(.+)\/(\d+):[^/]+\/[^/]+$/.exec(identity) ?? []
+  return coordinator === undefined ? null : { coordinator, group }
 }

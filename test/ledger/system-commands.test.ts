@@ -52,15 +52,21 @@ test.each<[string, Partial<Found>, readonly object[], Step?]>([
 })
 
 const COORDINATOR = '7/1/2'
-const WORKER = `${COORDINATOR}/1:8.1.2.00000001`
-test.each<[string, string, boolean, string]>([
-  ['moved to another worker, for a process that committed', `${COORDINATOR}/2:9.1.2.00000001`, true, 'MOVED'],
-  ['… for any other process', `${COORDINATOR}/2:9.1.2.00000001`, false, 'ERA'],
-  ['on a standby of its worker', `${COORDINATOR}/1:8.1.2.00000002`, true, 'ERA'],
-  ['on a worker that was made anew', `${COORDINATOR}/1:9.1.2.00000001`, true, 'ERA'],
-  ['in another cluster', `7/1/3/2:9.1.2.00000001`, true, 'ERA'],
-])('a network of Citus %s', (_, identity, hasCommitted, cause) => {
+const WORKER = `${COORDINATOR}/1:8.1.2/00000001`
+test.each<[string, string, Partial<Found>, string]>([
+  [
+    'moved to another worker, for a process that committed',
+    `${COORDINATOR}/2:9.1.2/00000001`,
+    { hasCommitted: true },
+    'MOVED',
+  ],
+  ['… for any other process', `${COORDINATOR}/2:9.1.2/00000001`, { losesNothing: true }, 'ERA'],
+  ['on a standby of its worker', `${COORDINATOR}/1:8.1.2/00000002`, { hasCommitted: true }, 'ERA'],
+  ['… that lost nothing', `${COORDINATOR}/1:8.1.2/00000002`, LOSSLESS, 'FAILED_OVER'],
+  ['on a worker that was made anew', `${COORDINATOR}/1:9.1.2/00000001`, LOSSLESS, 'ERA'],
+  ['in another cluster', `7/1/3/2:9.1.2/00000001`, LOSSLESS, 'ERA'],
+])('a network of Citus %s', (_, identity, found, cause) => {
   const { image } = given(network).when(touch).scene
   image.network = { ...image.network!, identity: WORKER }
-  expect(systemCommands(image, { ...NOTHING, identity, hasCommitted }, ALL_CHECKS)).toMatchObject([{ cause }])
+  expect(systemCommands(image, { ...NOTHING, identity, ...found }, ALL_CHECKS)).toMatchObject([{ cause }])
 })
