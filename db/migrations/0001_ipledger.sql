@@ -283,16 +283,18 @@ create table ipledger.verification (
 );
 
 -- The life of the server that runs it: system identifier, oid of the database, oid of `event`, timeline. It differs after a restore
--- (into another cluster, beside the original, or from a dump) and after a failover, and fails on a standby. With Citus the number
--- of its group comes first. Volatile and not of language sql: so it runs where the rows are that it is called for.
+-- (into another cluster, beside the original, or from a dump) and after a failover, and fails on a standby. On a node of Citus the number
+-- of its group stands before, and dots stand for all slashes but the last. It is volatile and in PL/pgSQL: so Citus runs it on the
+-- worker that has the rows it is called for.
 create function ipledger.identity() returns text language plpgsql volatile as $$
 declare
   node text := '';
+  place text := (select system_identifier from pg_control_system())
+    || '/' || (select oid from pg_database where datname = current_database()) || '/' || 'ipledger.event'::regclass::oid;
 begin
   if to_regclass('pg_catalog.pg_dist_local_group') is not null then
     execute 'select groupid || '':'' from pg_catalog.pg_dist_local_group' into node;
+    place := replace(place, '/', '.');
   end if;
-  return node || (select system_identifier from pg_control_system())
-    || '/' || (select oid from pg_database where datname = current_database())
-    || '/' || 'ipledger.event'::regclass::oid || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8);
+  return node || place || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8);
 end $$;

@@ -80,11 +80,6 @@ export function quarantine(
   return change(batch, by, finding, before, { confirmBy: null, quarantine }, details)
 }
 
-/** Of a report, the last that is decided of it: it is not refused any more. */
-export function setFreshness(batch: Batch, freshness: Freshness): void {
-  batch.freshness.set(freshness.source, freshness)
-}
-
 export function freshnessOf(
   batch: Pick<Batch, 'freshness' | 'known'>,
   source: string,

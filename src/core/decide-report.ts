@@ -6,17 +6,7 @@
  */
 import { isDeepStrictEqual } from 'node:util'
 import { coverageOf, currentReports, placedBefore, recoveryOf, witnessesOf } from './attention.ts'
-import {
-  type Batch,
-  type By,
-  blank,
-  change,
-  emit,
-  freshnessOf,
-  presentOf,
-  setFreshness,
-  viewOf,
-} from './batch.ts'
+import { type Batch, type By, blank, change, emit, freshnessOf, presentOf, viewOf } from './batch.ts'
 import type { Answer, Command, Freshness } from './command.ts'
 import { closeLists, confirm, end, evidenceOf, judged, quarantineListed, unlisted } from './decide-lease.ts'
 import { type AddressRecord, type Details, type Entry, type SourceDeclaration, TERMINAL } from './event.ts'
@@ -184,11 +174,11 @@ export function decideReport(batch: Batch, command: Report): Answer | Refusal {
   }
   const taken = { complete: flaws.length === 0, appeared: appeared.length, vanished: vanished.length }
   if (last === null) {
-    if (opens) setFreshness(batch, present)
+    if (opens) batch.freshness.set(id, present)
     return { leases: [], report: { ...taken, counted: false, because: flaws } }
   }
   const counted = trusts && isSpaced(source, present, command.begunAt)
-  setFreshness(batch, freshnessAfter(present, command, { now, flaws, trusts, counted }))
+  batch.freshness.set(id, freshnessAfter(present, command, { now, flaws, trusts, counted }))
   if (counted) endRecovery(batch, command)
   const doubt = trusts ? 'TOO_SOON' : source.state === 'ENABLED' ? 'WARM_UP' : 'NOT_ENABLED'
   return { leases: [], report: { ...taken, counted, because: flaws.length > 0 || counted ? flaws : [doubt] } }

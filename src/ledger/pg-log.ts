@@ -64,10 +64,9 @@ const MS = (time: string): string => `(extract(epoch from ${time}) * 1000)::bigi
 const LOCK = `select pg_postmaster_start_time()::text || '/' || to_regclass('ipledger.event')::oid
     || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8) as life
     from ipledger.network_lock where network_id = $1 for no key update`
-// Of Citus: that of the coordinator, the group of the worker and the worker's own, the timeline.
+// With Citus: place of the coordinator, then the identity of the worker that has the network.
 const IDENTITY = `select ipledger.identity() as identity from ipledger.network_lock where network_id = $1`
-const COORDINATOR = `select regexp_replace(ipledger.identity(), '/[^/]*$', '') as coordinator
-    where exists (select from pg_extension where extname = 'citus')`
+const COORDINATOR = `select substring(ipledger.identity() from '^[0-9]+:[^/]+/') as place`
 const CLOCK: Statement = { name: 'clock', text: `select ${MS('clock_timestamp()')} as clock`, values: [] }
 // From the image's head on: the digest there shows whether the image was made of this log. All statements here have an order, so
 // that their plans take the index that has it, also plans made while the table was empty.
@@ -224,10 +223,7 @@ async function readIdentity(client: pg.PoolClient, network: string, life: string
     { name: 'identity', text: IDENTITY, values: [network] },
     { name: 'coordinator', text: COORDINATOR, values: [] },
   ])
-  const own = answered[0]!.rows[0]!.identity as string
-  const coordinator = answered[1]!.rows[0]?.coordinator
-  const identity =
-    coordinator === undefined ? own : `${coordinator}/${own.replace('/', '.').replace('/', '.')}`
+  const identity = `${answered[1]!.rows[0]!.place ?? ''}${answered[0]!.rows[0]!.identity}`
   const known = identities.get(client) ?? new Map()
   identities.set(client, known.set(life, identity))
   return identity

@@ -75,7 +75,7 @@ function withoutTimeline(identity: string): string {
   return identity.slice(0, identity.lastIndexOf('/'))
 }
 
-/** Of Citus: the identity of the coordinator, the group of the worker and the worker's own, the timeline. */
+/** With Citus an identity is: place of the coordinator, group and place of the worker, timeline. */
 function placeOf(identity: string) {
   const [, coordinator, group] = /^(.+)\/(\d+):[^/]+\/[^/]+$/.exec(identity) ?? []
   return coordinator === undefined ? null : { coordinator, group }

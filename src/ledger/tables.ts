@@ -68,7 +68,7 @@ function writer<State>(
   const insert = `insert into ipledger.${table} (${names.join(', ')})`
   const one = `${insert} values (${select((at) => `$${at}`)})${conflict}`
   // `offset 0` keeps the server from splitting the text anew for each column.
-  // From the network's row of network_lock, so that Citus runs it whole on the machine that has the network.
+  // It reads the network's row of network_lock, so that Citus runs the whole statement on the worker that has the network.
   const many = `${insert} select ${select((at) => (at === 1 ? 'k.network_id' : `r.cells[${at}]`))}
     from ipledger.network_lock k
    cross join (select string_to_array(u.text, E'\\u001f', E'\\u001e') as cells from unnest($1::text[]) as u (text) offset 0) r

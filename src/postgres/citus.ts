@@ -7,6 +7,8 @@ import type pg from 'pg'
 import { StartRefused } from '../config.ts'
 import { AUDITOR_ROLE, JOBS_ROLE } from './roles.ts'
 
+/** Digest of the audit that a node has; null: it has none. */
+export const AUDIT_DIGEST = `select right(obj_description(to_regnamespace('ipledger_audit'), 'pg_namespace'), 64)`
 /** For the rest of a transaction statements are about this node only. */
 export const ALONE = 'set local citus.enable_ddl_propagation = off'
 
@@ -37,7 +39,9 @@ export async function distribute(admin: pg.Client): Promise<void> {
  * A query of a shard runs as its caller, who must be able to read what the views read: not the ids by which a caller is answered
  * again, nor the secrets of networks. The queue of jobs is the coordinator's alone.
  */
-export const GRANTS = `
+export const GRANTS = {
+  name: 'citus',
+  text: `
   grant usage on schema ipledger to ${AUDITOR_ROLE};
   do $$ begin execute (
     select string_agg(format('grant select (%s) on ipledger.%I to ${AUDITOR_ROLE};', c.columns, c.table_name), ' ')
@@ -45,7 +49,8 @@ export const GRANTS = `
              where c.table_schema = 'ipledger' and c.table_name not in ('migration', 'request')
                and c.column_name not in ('request_id', 'secret')
              group by c.table_name) c); end $$;
-  alter role ${JOBS_ROLE} set citus.enable_ddl_propagation = off;`
+  alter role ${JOBS_ROLE} set citus.enable_ddl_propagation = off;`,
+}
 
 /** Before tables are altered or distributed: views depend on them. */
 export async function dropAudit(admin: pg.Client): Promise<void> {
@@ -57,9 +62,8 @@ export async function dropAudit(admin: pg.Client): Promise<void> {
 /** Where the audit is not the one of this digest: also on a node that was added since. */
 export async function onWorkers(admin: pg.Client, audit: readonly string[], digest: string): Promise<void> {
   const { rows } = await admin.query(
-    `select from run_command_on_workers($$select right(obj_description(to_regnamespace('ipledger_audit'), 'pg_namespace'), 64)$$)
-      where result is distinct from $1`,
-    [digest],
+    'select from run_command_on_workers($1) where result is distinct from $2',
+    [AUDIT_DIGEST, digest],
   )
   if (rows.length > 0) await everywhere(admin, `begin; ${ALONE}; ${audit.join('\n')}; commit`)
 }

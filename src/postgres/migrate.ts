@@ -12,7 +12,16 @@ import { Logger as JobsLogger, runMigrations } from 'graphile-worker'
 import pg from 'pg'
 import type { Logger } from 'pino'
 import { StartRefused } from '../config.ts'
-import { ALONE, distribute, dropAudit, GRANTS, hasCitus, inPlpgsql, onWorkers } from './citus.ts'
+import {
+  ALONE,
+  AUDIT_DIGEST,
+  distribute,
+  dropAudit,
+  GRANTS,
+  hasCitus,
+  inPlpgsql,
+  onWorkers,
+} from './citus.ts'
 import { createPool, readUrl } from './connect.ts'
 import { INSUFFICIENT_PRIVILEGE, sqlState } from './connection-lost.ts'
 import { AUDITOR_ROLE, SERVICE_ROLE } from './roles.ts'
@@ -139,7 +148,7 @@ type Audit = {
 async function readAudit(db: URL, isCitus: boolean): Promise<Audit> {
   const all = await readSql(new URL('audit/', db))
   const files = isCitus ? all.map(({ name, text }) => ({ name, text: inPlpgsql(text) })) : all
-  const grants = await readSql(new URL('grants/', db))
+  const grants = [...(await readSql(new URL('grants/', db))), ...(isCitus ? [GRANTS] : [])]
   const digest = hash('sha256', [...grants, ...files].map(({ name, text }) => `${name}\n${text}`).join('\n'))
   // Functions are checked when they are called, so that no order among them matters.
   const begin = `
@@ -152,8 +161,6 @@ async function readAudit(db: URL, isCitus: boolean): Promise<Audit> {
   return { digest, grants, begin, files }
 }
 
-const DIGEST = `select right(obj_description(to_regnamespace('ipledger_audit'), 'pg_namespace'), 64)`
-
 /** True if something differed: a file, or the grants, which a dump does not bring to a server without the roles. */
 async function applyAudit(
   admin: pg.Client,
@@ -161,14 +168,14 @@ async function applyAudit(
   isCitus: boolean,
 ): Promise<boolean> {
   const { rows } = await admin.query<{ digest: string | null; granted: boolean | null }>(
-    `select (${DIGEST}) as digest,
+    `select (${AUDIT_DIGEST}) as digest,
             has_schema_privilege($1, to_regnamespace('ipledger_audit'), 'usage')
               and has_schema_privilege($2, to_regnamespace('ipledger'), 'usage') as granted`,
     [AUDITOR_ROLE, SERVICE_ROLE],
   )
   if (rows[0]!.digest === digest && rows[0]!.granted) return false
   for (const { name, text } of grants) await run(admin, text, `db/grants/${name}.sql`)
-  if (isCitus) await admin.query(`${GRANTS} ${ALONE}`)
+  if (isCitus) await admin.query(ALONE)
   await admin.query(begin)
   for (const { name, text } of files) await run(admin, text, `db/audit/${name}.sql`)
   return true

@@ -51,7 +51,7 @@ test.each<[string, Partial<Found>, readonly object[], Step?]>([
   expect(systemCommands(image, { ...NOTHING, ...found }, ALL_CHECKS)).toMatchObject(expected)
 })
 
-const COORDINATOR = '7/1/2'
+const COORDINATOR = '0:7.1.2'
 const WORKER = `${COORDINATOR}/1:8.1.2/00000001`
 test.each<[string, string, Partial<Found>, string]>([
   [
@@ -64,7 +64,7 @@ test.each<[string, string, Partial<Found>, string]>([
   ['on a standby of its worker', `${COORDINATOR}/1:8.1.2/00000002`, { hasCommitted: true }, 'ERA'],
   ['… that lost nothing', `${COORDINATOR}/1:8.1.2/00000002`, LOSSLESS, 'FAILED_OVER'],
   ['on a worker that was made anew', `${COORDINATOR}/1:9.1.2/00000001`, LOSSLESS, 'ERA'],
-  ['in another cluster', `7/1/3/2:9.1.2/00000001`, LOSSLESS, 'ERA'],
+  ['in another cluster', `0:7.1.3/2:9.1.2/00000001`, LOSSLESS, 'ERA'],
 ])('a network of Citus %s', (_, identity, found, cause) => {
   const { image } = given(network).when(touch).scene
   image.network = { ...image.network!, identity: WORKER }
