@@ -5,6 +5,7 @@
 
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { readUrl, replaceLogin } from '../../src/postgres/connect.ts'
+import { setLimits } from '../../src/postgres/limits.ts'
 import { AUDITOR_ROLE } from '../../src/postgres/roles.ts'
 import { startStandby } from '../chaos/standby.ts'
 import { confirm, release, reserve } from '../core/given.ts'
@@ -99,6 +100,17 @@ test.each(['update EVENT set actor = $$x$$', 'delete from EVENT', 'truncate EVEN
     expect(await onShards(service, 'select 1 from EVENT')).toBeGreaterThan(0)
   },
 )
+
+test('limits of a transaction reach the worker', async () => {
+  const limit = `select current_setting('statement_timeout') as is from ipledger.network_lock where network_id = $1`
+  await withClient(cluster.serviceUrl, async (service) => {
+    const read = async () => (await service.query(limit, [networks[0]!.network])).rows[0].is
+    expect(await read()).toBe('5s')
+    await service.query('begin')
+    await setLimits(service, '60s')
+    expect(await read()).toBe('1min')
+  })
+})
 
 test('a network that Citus moves goes on for a process that committed, and begins an era for another', async () => {
   const [one, other] = [await on(0), await on(0)]

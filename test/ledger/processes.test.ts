@@ -6,8 +6,9 @@ import { createLedgerPool } from '../../src/ledger/open.ts'
 import { createPgLog } from '../../src/ledger/pg-log.ts'
 import { release, reserve } from '../core/given.ts'
 import { useTestDatabase, withClient } from '../support/database.ts'
+import { chain } from '../support/stored-scene.ts'
 import { waitFor } from '../support/wait-for.ts'
-import { expectInOrder, freshNetwork, useLedger } from './opened.ts'
+import { eventsOf, expectInOrder, freshNetwork, useLedger } from './opened.ts'
 import { NOTHING } from './writer.ts'
 
 const database = await useTestDatabase()
@@ -95,4 +96,25 @@ test('a network that another process creates after this one asked for its lock i
     await assert.rejects(other.query(lock), /could not obtain lock/)
     await abandon()
   })
+})
+
+test('nothing is written to a network that has no row in network_lock', async () => {
+  const ledger = await open()
+  const { network } = await freshNetwork(ledger)
+  const connections = createLedgerPool(database.serviceUrl, 1)
+  onTestFinished(() => connections.end())
+  const asked = { after: 0, prefetch: NOTHING, creates: false, expectedSeq: null }
+  const { commit, abandon } = await createPgLog(connections).begin('unlocked', asked)
+  const write = {
+    events: chain('unlocked', await eventsOf(ledger, network)),
+    records: [],
+    pools: [],
+    network: null,
+    sources: [],
+    freshness: [],
+    sightings: new Map(),
+    requests: [],
+  }
+  await assert.rejects(commit(write), /network unlocked has no row in network_lock/)
+  await abandon()
 })
