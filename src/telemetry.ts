@@ -284,6 +284,9 @@ export const observeLedger = (log: Logger) => ({
       log.error({ network, ...(details as object) }, 'a new era begins')
     }
   },
+  nodeAway(node: string, err: unknown) {
+    log.warn({ node, err }, 'a node of Citus is not reached: its networks go through the coordinator')
+  },
   /** The database's clock was set, by so much. */
   clockStep(byMs: number) {
     note('ipledger.clock_jumps', [byMs > 0 ? 'forward' : 'back'])

@@ -127,7 +127,9 @@ async function prepare(
   const { image, transaction, sent, locked } = lock
   const { caught } = transaction
   const isNews = caught.tail.length > 0
-  const clock = parts.clock.observe(caught.clock, sent, locked)
+  // One clock for all nodes: the coordinator's, as last compared.
+  const clock =
+    caught.clock === null ? parts.clock.atLeast() : parts.clock.observe(caught.clock, sent, locked)
   const now = parts.checks.CLOCK_NEVER_GOES_BACK ? parts.time.after(image.at, isNews, clock, locked) : clock
   const found = pending?.write.events.at(-1)?.digest === caught.expectedDigest ? pending : null
   const batch = found === null ? join(parts.queue, image, taken) : []

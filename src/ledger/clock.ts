@@ -54,6 +54,13 @@ export class Clock {
     return this.#steps.filter(({ at, byMs }) => at + byMs > now)
   }
 
+  /** The database's clock now is not earlier. Only after a reading. */
+  atLeast(): number {
+    const now = this.now()
+    const { least, at } = this.#ahead!
+    return Math.floor(now + least - (now - at) * DRIFT)
+  }
+
   /** The database's clock now, as last compared. */
   database(): number {
     const now = this.now()

@@ -26,8 +26,8 @@ export type CatchUp = {
 }
 
 export type Caught = {
-  /** The database's clock, in whole milliseconds. */
-  readonly clock: number
+  /** The database's clock, in whole milliseconds; null: of Citus only that of the coordinator counts. */
+  readonly clock: number | null
   /** Life of the database: system identifier, database, table of the log, timeline. */
   readonly identity: string
   /** Digest of the event `after`; null: it is not in the log. 64 zeros for 0. */

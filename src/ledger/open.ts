@@ -1,21 +1,23 @@
 /** Opens the ledger on PostgreSQL: a loop for each network that is used, on a few connections that they share. */
-import type pg from 'pg'
 import type { Command } from '../core/command.ts'
 import type { Image } from '../core/image.ts'
 import { refusal } from '../core/refusal.ts'
-import { checkServer, createPool } from '../postgres/connect.ts'
 import { Clock } from './clock.ts'
 import type { Ledger, Outcome, SubmitOptions } from './ledger.ts'
 import type { Log } from './log.ts'
 import { Loop } from './loop.ts'
 import type { LoopOptions, Observer } from './loop-options.ts'
+import { Nodes } from './nodes.ts'
 import { createPgLog } from './pg-log.ts'
 
 export type LedgerOptions = Omit<LoopOptions, 'log' | 'clock' | 'observer'> & {
   readonly url: string
   /** Connections that networks share; a network uses one at a time. */
   readonly connections?: number
-  readonly observer?: Observer & { clockStep?(byMs: number): void }
+  readonly observer?: Observer & {
+    clockStep?(byMs: number): void
+    nodeAway?(node: string, error: unknown): void
+  }
   readonly traceId?: () => string | null
   /** Tests have others. */
   readonly clock?: Clock | undefined
@@ -28,15 +30,6 @@ const IDLE_MS = 600_000
 /** How often the database's clock is compared, deadlines are checked, idle images are dropped. */
 const CLOCK_MS = 1_000
 const SWEEP_MS = 50
-/**
- * Plans of prepared statements are made while tables are small, and kept: a scan and a sort that were cheap then. All that the
- * hot path asks for is in an index, in order. (At 30,000 events: 5.6 ms for the first round trip, 0.6 with these.) Citus makes no
- * generic plans of statements with parameters.
- */
-const NEVER_SCAN = `set enable_seqscan = off; set enable_bitmapscan = off; set enable_sort = off;
-  set jit = off; select set_config('plan_cache_mode', 'force_generic_plan', false)
-   where not exists (select from pg_extension where extname = 'citus')`
-
 export type OpenLedger = Ledger & {
   readonly log: Log
   stats(): readonly { network: string; queued: number; records: number }[]
@@ -50,7 +43,7 @@ export async function openLedger(options: LedgerOptions): Promise<OpenLedger> {
 
 class PgLedger implements OpenLedger {
   readonly log: Log
-  readonly #pool: pg.Pool
+  readonly #nodes: Nodes
   readonly #clock: Clock
   readonly #loops = new Map<string, Loop>()
   readonly #loopOptions: LoopOptions
@@ -62,8 +55,8 @@ class PgLedger implements OpenLedger {
   constructor(options: LedgerOptions) {
     const { url, connections = CONNECTIONS, clock = new Clock(), idleMs = IDLE_MS, ...more } = options
     const { observer = {}, traceId = () => null, ...ofLoops } = more
-    this.#pool = createLedgerPool(url, connections)
-    this.log = createPgLog(this.#pool)
+    this.#nodes = new Nodes(url, { connections, onAway: observer.nodeAway })
+    this.log = createPgLog(this.#nodes)
     this.#clock = clock
     this.#loopOptions = { ...ofLoops, log: this.log, clock, observer }
     this.#traceId = traceId
@@ -106,7 +99,7 @@ class PgLedger implements OpenLedger {
     clearInterval(comparing)
     await Promise.all([...this.#loops.values()].map((loop) => loop.drained()))
     clearInterval(sweeping)
-    if (!this.#pool.ending) await this.#pool.end()
+    await this.#nodes.end()
   }
 
   async compareClocks(): Promise<void> {
@@ -115,6 +108,7 @@ class PgLedger implements OpenLedger {
     const sent = this.#clock.now()
     try {
       this.#clock.observe(await this.log.clock(), sent, this.#clock.now())
+      await this.#nodes.refresh()
     } catch {
       // The loops say that the database is away.
     }
@@ -128,20 +122,9 @@ class PgLedger implements OpenLedger {
   #sweep(idleMs: number): void {
     for (const [network, loop] of this.#loops) {
       loop.queue.sweep()
-      if (loop.isIdle(idleMs)) this.#loops.delete(network)
+      if (!loop.isIdle(idleMs)) continue
+      this.#loops.delete(network)
+      this.#nodes.forget(network)
     }
   }
-}
-
-/** Every new connection is checked: a failover can end on a server that forgets acknowledged commits. */
-export function createLedgerPool(url: string, max: number): pg.Pool {
-  return createPool({
-    url,
-    applicationName: 'ipledger ledger',
-    max,
-    async prepare(client) {
-      await checkServer(client)
-      await client.query(NEVER_SCAN)
-    },
-  })
 }

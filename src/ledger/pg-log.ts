@@ -32,6 +32,7 @@ import {
   NeedsRebuild,
   type Transaction,
 } from './log.ts'
+import type { Node, Nodes } from './nodes.ts'
 import type { Prefetch } from './prefetch.ts'
 import { lastEvent } from './sql/head.ts'
 import { LOOK_UPS } from './sql/look-ups.ts'
@@ -100,9 +101,10 @@ const ENDED_BY_OWNER = `select e.text from unnest($2::text[], $3::text[], $4::te
        where x.state = 'FREE' and x.owner_kind = k.kind and x.owner_uid = k.uid
          and x.owner_incarnation = k.incarnation and x.owner_interface = k.interface) e`
 
-export function createPgLog(pool: pg.Pool): Log {
+export function createPgLog(nodes: Nodes): Log {
+  const pool = nodes.coordinator
   return {
-    begin: (network, catchUp) => begin(pool, network, catchUp),
+    begin: (network, catchUp) => begin(nodes, network, catchUp),
     tail: (network, after) =>
       onConnection(pool, async (client) => {
         const { answered } = await run(client, [{ name: 'tail', text: TAIL, values: [network, after, PAGE] }])
@@ -134,11 +136,11 @@ function run(client: pg.PoolClient, statements: readonly Statement[]): Promise<P
 // A transaction.
 
 async function begin(
-  pool: pg.Pool,
+  nodes: Nodes,
   network: string,
   { after, prefetch, creates, expectedSeq }: CatchUp,
 ): Promise<Transaction> {
-  const client = await pool.connect()
+  const { client, node } = await nodes.connect(network)
   try {
     const wanted = question(network, prefetch)
     const { answered } = await run(client, [
@@ -160,15 +162,18 @@ async function begin(
       )
     const identity =
       identities.get(client)?.get(life!) ??
-      (life === undefined ? '' : await readIdentity(client, network, life))
+      (life === undefined ? '' : await readIdentity(client, network, life, node))
+    if (node !== null && !identity.startsWith(`${node.coordinator}${node.group}:`)) nodes.forget(network)
     return transactionOn(client, network, life !== undefined, {
-      clock: time!.rows[0]!.clock as number,
+      clock: node === null ? (time!.rows[0]!.clock as number) : null,
       identity,
       expectedDigest: expected?.rows[0]?.seq === expectedSeq ? (expected!.rows[0]!.digest as string) : null,
       ...pageOf(tail!, after),
       known: wanted.read(identity, found),
     })
   } catch (error) {
+    // Perhaps it has moved, and this node may not log in at the other.
+    nodes.forget(network)
     await endTransaction(client, true)
     throw error
   }
@@ -218,12 +223,18 @@ function transactionOn(
 /** By life. */
 const identities = new WeakMap<pg.PoolClient, Map<string, string>>()
 
-async function readIdentity(client: pg.PoolClient, network: string, life: string): Promise<string> {
+async function readIdentity(
+  client: pg.PoolClient,
+  network: string,
+  life: string,
+  node: Node | null,
+): Promise<string> {
   const { answered } = await run(client, [
     { name: 'identity', text: IDENTITY, values: [network] },
     { name: 'coordinator', text: COORDINATOR, values: [] },
   ])
-  const identity = `${answered[1]!.rows[0]!.place ?? ''}${answered[0]!.rows[0]!.identity}`
+  const coordinator = node === null ? (answered[1]!.rows[0]!.place ?? '') : node.coordinator
+  const identity = `${coordinator}${answered[0]!.rows[0]!.identity}`
   const known = identities.get(client) ?? new Map()
   identities.set(client, known.set(life, identity))
   return identity

@@ -288,8 +288,20 @@ export function replaceLogin(
   const found = /^(postgres(?:ql)?:\/\/)(?:[^/?#]*@)?(.*)$/s.exec(url)
   if (found === null) throw new Error('not a PostgreSQL URL')
   const secret = login.password === undefined ? '' : `:${encodeURIComponent(login.password)}`
-  const rest = found[2]!.replace(/([?&])(?:user|password)=[^&]*(?=&|$)/g, '$1').replace(/[?&]+$/, '')
-  return `${found[1]}${encodeURIComponent(login.user)}${secret}@${rest}`
+  return `${found[1]}${encodeURIComponent(login.user)}${secret}@${withoutParameters(found[2]!, 'user|password')}`
+}
+
+export function atHost(
+  url: string,
+  { host, port }: { readonly host: string; readonly port: number },
+): string {
+  const [, login, rest] = /^(\w+:\/\/(?:[^/?#]*@)?)[^/?#]*(.*)$/s.exec(url)!
+  const at = host.includes(':') ? `[${host}]` : host
+  return `${login}${at}:${port}${withoutParameters(rest!, 'host|port')}`
+}
+
+function withoutParameters(url: string, names: string): string {
+  return url.replace(new RegExp(`([?&])(?:${names})=[^&]*(?=&|$)`, 'g'), '$1').replace(/[?&]+$/, '')
 }
 
 export function place(url: string): string {

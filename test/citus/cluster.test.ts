@@ -8,7 +8,7 @@ import { readUrl, replaceLogin } from '../../src/postgres/connect.ts'
 import { setLimits } from '../../src/postgres/limits.ts'
 import { AUDITOR_ROLE } from '../../src/postgres/roles.ts'
 import { startStandby } from '../chaos/standby.ts'
-import { confirm, release, reserve } from '../core/given.ts'
+import { confirm, HOUR, MINUTE, release, reserve } from '../core/given.ts'
 import {
   eventsOf,
   expectInOrder,
@@ -17,7 +17,9 @@ import {
   type TestLedger,
   useLedger,
 } from '../ledger/opened.ts'
+import { TestClock } from '../support/clock.ts'
 import { withClient } from '../support/database.ts'
+import { waitFor } from '../support/wait-for.ts'
 import { type Cluster, startCluster } from './cluster.ts'
 
 let cluster: Cluster
@@ -88,6 +90,70 @@ test('each network is on one worker, both have some, and all that is done to it 
   await Promise.all([on(0), on(1)])
 })
 
+test('while the coordinator is away, networks that a process has used go on', async () => {
+  for (const { of } of networks) await ledger.take(of(reserve('before/1')))
+  await cluster.coordinator.restart(async () => {
+    for (const { of } of networks) await ledger.take(of(reserve('meanwhile/1')))
+  })
+  for (const { network } of networks) await expectInOrder(cluster.serviceUrl, network, ledger)
+})
+
+/** On this server of the cluster alone. */
+async function onServer(url: string, text: string): Promise<number | null> {
+  return withClient(url, async (admin) => {
+    await admin.query('set citus.enable_ddl_propagation = off')
+    return (await admin.query(text)).rowCount
+  })
+}
+
+test('a process connects to each worker itself', async () => {
+  const sessions = `select from pg_stat_activity where application_name = 'ipledger ledger'`
+  for (const worker of cluster.workers)
+    expect(await onServer(worker.url('ipledger'), sessions)).toBeGreaterThan(0)
+})
+
+test('the clock is that of the coordinator: it is not compared with that of a worker', async () => {
+  let compared = 0
+  const clock = new TestClock({
+    database() {
+      compared += 1
+      return Date.now() + HOUR
+    },
+  })
+  const ahead = await useLedger(cluster.serviceUrl, { clock })
+  const { network, of } = await freshNetwork(ahead)
+  for (let i = 0; i < 50; i += 1) await ahead.take(of(reserve(`timed-${i}/1`)))
+  expect(compared).toBeLessThan(50)
+  expect((await eventsOf(ahead, network)).at(-1)!.at).toBeGreaterThan(Date.now() + HOUR - MINUTE)
+})
+
+test('a worker that refuses a process is reached through the coordinator', async () => {
+  const { network, of } = await on(0)
+  const worker = cluster.workers[0]!.url('ipledger')
+  const { user, password } = readUrl(cluster.serviceUrl)
+  const knownAs = async (secret: string) => {
+    await onServer(worker, `alter role ${user} password '${secret}'`)
+    await cluster.query(`update pg_dist_authinfo set authinfo = 'password=${secret}' where rolename = '${user}'
+      and nodeid = (select nodeid from pg_dist_node where nodeport = ${readUrl(worker).port})`)
+  }
+  await cluster.query(`insert into pg_dist_authinfo select nodeid, '${user}', 'password=${password}' from pg_dist_node
+    where nodeport = ${readUrl(worker).port}`)
+  await knownAs('other')
+  try {
+    const away: string[] = []
+    const refused = await useLedger(cluster.serviceUrl, {
+      losesNothing: true,
+      observer: { nodeAway: (node, error) => away.push(`${node}: ${(error as Error).message}`) },
+    })
+    const { leaseId } = await refused.take(of(reserve('detour/1')))
+    expect(leaseId).not.toBe('')
+    expect(away).toEqual([expect.stringContaining(`${readUrl(worker).port}: Cannot connect`)])
+    await expectInOrder(cluster.serviceUrl, network, ledger)
+  } finally {
+    await knownAs(password!)
+  }
+})
+
 test.each(['update EVENT set actor = $$x$$', 'delete from EVENT', 'truncate EVENT'])(
   'a worker refuses the service: %s',
   async (text) => {
@@ -114,8 +180,19 @@ test('limits of a transaction reach the worker', async () => {
 
 test('a network that Citus moves goes on for a process that committed, and begins an era for another', async () => {
   const [one, other] = [await on(0), await on(0)]
-  await cluster.move(one.network, cluster.workers[1]!)
+  let isMoving = true
+  const moved = cluster.move(one.network, cluster.workers[1]!).finally(() => {
+    isMoving = false
+  })
+  const meanwhile: string[] = []
+  while (isMoving) {
+    const { address } = await ledger.take(one.of(reserve(`meanwhile-${meanwhile.length}/1`)))
+    meanwhile.push(address)
+  }
+  await moved
+  expect(new Set(meanwhile).size).toBe(meanwhile.length)
   const { address } = await ledger.take(one.of(reserve('moved/1')))
+  await expectInOrder(cluster.serviceUrl, one.network, ledger)
   expect(await causes(one.network)).toContain('MOVED')
   expect(await stateOf(one.network)).toBe('READY')
   await cluster.move(other.network, cluster.workers[0]!)
@@ -136,14 +213,7 @@ test('a worker that is killed, and its standby promoted, begins an era unless no
     await standby.caughtUp()
     await worker.stop()
     await standby.promote()
-    const [before, after] = [worker, standby].map((server) => readUrl(server.url('ipledger')))
-    await cluster.query(
-      'select citus_update_node(nodeid, $1, $2) from pg_dist_node where nodeport = $3',
-      after!.host,
-      after!.port,
-      before!.port,
-    )
-    cluster.workers[1] = standby
+    await cluster.replace(worker, standby)
     await ledger.take(of(reserve('after/1')))
     expect(await causes(network)).toContain('FAILED_OVER')
     const careful = await useLedger(cluster.serviceUrl)
@@ -153,6 +223,39 @@ test('a worker that is killed, and its standby promoted, begins an era unless no
   } catch (error) {
     await standby.stop()
     throw error
+  }
+})
+
+const ownersOn = async (url: string, network: string): Promise<readonly string[]> =>
+  withClient(url, async (admin) => {
+    const owners = 'select owner_name as name from ipledger.event where network_id = $1'
+    return (await admin.query<{ name: string }>(owners, [network])).rows.map(({ name }) => name)
+  })
+
+test('a process that still talks to the primary that a worker was has no answer until it meets the next one', async () => {
+  const { network, of } = await on(0)
+  const worker = cluster.workers[0]!
+  const standby = await startStandby(worker)
+  try {
+    await ledger.take(of(reserve('confirmed/1')))
+    await standby.caughtUp()
+    await onServer(worker.url('postgres'), `alter system set synchronous_standby_names = '*'`)
+    await onServer(worker.url('postgres'), 'select pg_reload_conf()')
+    await standby.promote()
+    let isAnswered = false
+    const told = ledger.failed.length
+    const answer = ledger.take(of(reserve('deposed/1'))).finally(() => {
+      isAnswered = true
+    })
+    await waitFor(() => ledger.failed.slice(told).some((one) => one.startsWith('unknown')))
+    expect(isAnswered).toBe(false)
+    await cluster.replace(worker, standby)
+    const { address } = await answer
+    expect(await ownersOn(standby.url('ipledger'), network)).toContain('deposed')
+    const image = await expectInOrder(cluster.serviceUrl, network, ledger)
+    expect(image.records.get(address)?.owner?.name).toBe('deposed')
+  } finally {
+    await worker.stop()
   }
 })
 

@@ -83,6 +83,18 @@ export class Cluster {
     await this.query(move, shard, host, port, other)
   }
 
+  /** What an operator says to Citus after a failover of a worker. */
+  async replace(worker: Server, by: Server): Promise<void> {
+    const [before, after] = [worker, by].map((server) => readUrl(server.url(DATABASE)))
+    await this.query(
+      'select citus_update_node(nodeid, $1, $2) from pg_dist_node where nodeport = $3',
+      after!.host,
+      after!.port,
+      before!.port,
+    )
+    this.workers[this.workers.indexOf(worker)] = by
+  }
+
   async stop(): Promise<void> {
     await Promise.all([this.coordinator, ...this.workers].map((server) => server.stop()))
   }

@@ -2,7 +2,7 @@ import { type AddressInfo, createServer } from 'node:net'
 import type pg from 'pg'
 import { afterEach, describe, expect, inject, onTestFinished, test } from 'vitest'
 import { StartRefused } from '../../src/config.ts'
-import { createLedgerPool } from '../../src/ledger/open.ts'
+import { Nodes } from '../../src/ledger/nodes.ts'
 import { asking } from '../../src/ledger/reads.ts'
 import { checkServer, connect, createPool, readUrl, replaceLogin } from '../../src/postgres/connect.ts'
 import { ConnectionLost } from '../../src/postgres/connection-lost.ts'
@@ -55,9 +55,9 @@ describe('what a server must offer', () => {
   test('each new connection of the ledger is checked', async () => {
     const url = new URL(database.adminUrl)
     url.searchParams.set('options', '-c synchronous_commit=off')
-    const pool = createLedgerPool(url.href, 1)
-    await expect(pool.connect()).rejects.toThrow('a crash would lose acknowledged leases')
-    await pool.end()
+    const nodes = new Nodes(url.href, { connections: 1 })
+    await expect(nodes.connect('any')).rejects.toThrow('a crash would lose acknowledged leases')
+    await nodes.end()
   })
 
   test('fsync = off is refused', async () => {

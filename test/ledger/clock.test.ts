@@ -8,7 +8,7 @@ import type { Command } from '../../src/core/command.ts'
 import type { Reason } from '../../src/core/refusal.ts'
 import { Clock } from '../../src/ledger/clock.ts'
 import { Loop } from '../../src/ledger/loop.ts'
-import { createLedgerPool } from '../../src/ledger/open.ts'
+import { Nodes } from '../../src/ledger/nodes.ts'
 import { createPgLog } from '../../src/ledger/pg-log.ts'
 import { command, HOUR, MINUTE, release, reserve, SECOND } from '../core/given.ts'
 import { TestClock } from '../support/clock.ts'
@@ -17,8 +17,8 @@ import { waitFor } from '../support/wait-for.ts'
 import { eventsOf, expectInOrder, freshNetwork, linesOf, openTestLedger, useLedger } from './opened.ts'
 
 const database = await useTestDatabase()
-const connections = createLedgerPool(database.serviceUrl, 2)
-afterAll(() => connections.end())
+const nodes = new Nodes(database.serviceUrl, { connections: 2 })
+afterAll(() => nodes.end())
 const observer = await openTestLedger(database.serviceUrl)
 afterAll(() => observer.close())
 
@@ -61,7 +61,7 @@ class SceneClock extends Clock {
 
 /** The loop of one process on a network. */
 function processOf(network: string, time: Time, clock = new SceneClock(time)) {
-  const loop = new Loop(network, { log: createPgLog(connections), clock })
+  const loop = new Loop(network, { log: createPgLog(nodes), clock })
   return {
     async take(one: Command) {
       const outcome = await loop.submit(one)

@@ -1,16 +1,16 @@
-import { createLedgerPool } from '../../src/ledger/open.ts'
+import { Nodes } from '../../src/ledger/nodes.ts'
 import { createPgLog } from '../../src/ledger/pg-log.ts'
 import { createTestDatabase } from '../support/database.ts'
 import { logContract } from './log-contract.ts'
 
 logContract('in PostgreSQL', async () => {
   const database = await createTestDatabase()
-  const opened: ReturnType<typeof createLedgerPool>[] = []
+  const opened: Nodes[] = []
   return {
     connect() {
-      const connections = createLedgerPool(database.serviceUrl, 2)
-      opened.push(connections)
-      return createPgLog(connections)
+      const nodes = new Nodes(database.serviceUrl, { connections: 2 })
+      opened.push(nodes)
+      return createPgLog(nodes)
     },
     async close() {
       await Promise.all(opened.map((one) => one.end()))

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { expect, onTestFinished, test } from 'vitest'
 import type { Command } from '../../src/core/command.ts'
-import { createLedgerPool } from '../../src/ledger/open.ts'
+import { Nodes } from '../../src/ledger/nodes.ts'
 import { createPgLog } from '../../src/ledger/pg-log.ts'
 import { release, reserve } from '../core/given.ts'
 import { useTestDatabase, withClient } from '../support/database.ts'
@@ -72,8 +72,8 @@ test('a process that meets an event of a newer format stops serving that network
 
 test('a network that another process creates after this one asked for its lock is not taken without its lock', async () => {
   const { network } = await freshNetwork(await open())
-  const connections = createLedgerPool(database.serviceUrl, 1)
-  onTestFinished(() => connections.end())
+  const nodes = new Nodes(database.serviceUrl, { connections: 1 })
+  onTestFinished(() => nodes.end())
   await withClient(database.adminUrl, async (other) => {
     await other.query('begin')
     await other.query(`insert into ipledger.network_lock values ('new')`)
@@ -84,7 +84,7 @@ test('a network that another process creates after this one asked for its lock i
     )
     await other.query('lock table ipledger.event')
     const asked = { after: 0, prefetch: NOTHING, creates: false, expectedSeq: null }
-    const log = createPgLog(connections)
+    const log = createPgLog(nodes)
     const seen = assert.rejects(log.begin('new', asked), /was just created/)
     const waits = `select from pg_locks where not granted and relation = 'ipledger.event'::regclass`
     await waitFor(async () => (await other.query(waits)).rowCount)
@@ -101,10 +101,10 @@ test('a network that another process creates after this one asked for its lock i
 test('nothing is written to a network that has no row in network_lock', async () => {
   const ledger = await open()
   const { network } = await freshNetwork(ledger)
-  const connections = createLedgerPool(database.serviceUrl, 1)
-  onTestFinished(() => connections.end())
+  const nodes = new Nodes(database.serviceUrl, { connections: 1 })
+  onTestFinished(() => nodes.end())
   const asked = { after: 0, prefetch: NOTHING, creates: false, expectedSeq: null }
-  const { commit, abandon } = await createPgLog(connections).begin('unlocked', asked)
+  const { commit, abandon } = await createPgLog(nodes).begin('unlocked', asked)
   const write = {
     events: chain('unlocked', await eventsOf(ledger, network)),
     records: [],

@@ -16,6 +16,10 @@ export class TestClock extends Clock {
     return super.observe(this.#database?.() ?? database, sent, received) + this.#movedBy()
   }
 
+  override atLeast(): number {
+    return super.atLeast() + this.#movedBy()
+  }
+
   override database(): number {
     return super.database() + this.#movedBy()
   }

@@ -14,7 +14,10 @@ export const HOME = existsSync('/dev/shm') ? '/dev/shm' : tmpdir()
 
 type TestServer = Pick<ServerProcess, 'url' | 'pid' | 'stop'> & {
   /** Stops it in order; starts it on what `meanwhile` makes of its directory. Default: at the same port. */
-  readonly restart: (meanwhile: (dataDirectory: string) => void, port?: number) => Promise<void>
+  readonly restart: (
+    meanwhile: (dataDirectory: string) => void | Promise<void>,
+    port?: number,
+  ) => Promise<void>
 }
 
 /**
@@ -62,7 +65,7 @@ export async function startTestServer(
     pid: () => server.pid(),
     restart: async (meanwhile, port = server.port) => {
       await server.stop()
-      meanwhile(join(directory, 'postgres'))
+      await meanwhile(join(directory, 'postgres'))
       server = await run(port)
     },
     stop: async () => {
