@@ -3,6 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { withClient } from '../src/postgres/connect.ts'
 import { audit, jobs, oldHistory } from './audit.ts'
 import { burst } from './burst.ts'
+import { citus } from './citus.ts'
 import { cni } from './cni.ts'
 import { FLOORS, type Floor } from './floors.ts'
 import type { History } from './history.ts'
@@ -251,6 +252,7 @@ export const LINES: Readonly<Record<string, (bench: Bench) => Promise<void>>> = 
   old,
   audit,
   jobs,
+  citus,
   // Last, because its services keep much memory.
   burst,
 }
