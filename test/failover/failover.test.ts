@@ -1,6 +1,6 @@
 /**
- * The primary is lost under callers: nothing that was acknowledged is lost, and nothing is given twice. Two services name all
- * hosts, the third goes through HAProxy. IPLEDGER_FAILOVERS=20 for the long form, which prints a table.
+ * The primary is lost under callers and a node's agent: nothing that was acknowledged is lost, and nothing is given twice. Two
+ * services name all hosts, the third goes through HAProxy. IPLEDGER_FAILOVERS=20 for the long form, which prints a table.
  */
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
@@ -8,6 +8,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { afterAll, expect, test } from 'vitest'
 import { MAIN, serve, stop } from '../e2e/commands.ts'
+import { enableSource, given, heldBy, openNode } from '../network/node.ts'
 import { rpc } from '../support/rpc.ts'
 import { expectVerified } from '../support/verified.ts'
 import { waitFor } from '../support/wait-for.ts'
@@ -34,6 +35,7 @@ const FAULTS = {
     end: async (primary: Member) => cluster.signal(primary, 'SIGCONT'),
   },
 } as const
+let failovers = 0
 type Fault = keyof typeof FAULTS
 /** Of IPLEDGER_SYNCHRONOUS_REPLICATION. */
 type Declared = 'yes' | 'no'
@@ -42,25 +44,53 @@ type Declared = 'yes' | 'no'
 const cluster = await Cluster.start({ ttlSeconds: FAILOVERS > 0 ? 20 : 5 })
 afterAll(() => cluster.stop())
 
+/** Of the first, which the agent names. */
+let port = '0'
 const serveAll = async (declared: Declared) =>
   Promise.all(
-    [cluster.url, cluster.url, cluster.proxyUrl].map((url) =>
-      serve({ DATABASE_URL: url, IPLEDGER_SYNCHRONOUS_REPLICATION: declared, IPLEDGER_LOG_LEVEL: 'error' }),
+    [cluster.url, cluster.url, cluster.proxyUrl].map((url, index) =>
+      serve({
+        DATABASE_URL: url,
+        IPLEDGER_SYNCHRONOUS_REPLICATION: declared,
+        IPLEDGER_LOG_LEVEL: 'error',
+        IPLEDGER_PORT: index === 0 ? port : '0',
+      }),
     ),
   )
 let services = await serveAll('yes')
 const urls = () => services.map(({ url }) => url)
 const ok: ReturnType<typeof rpc>['ok'] = (method, message) => rpc(services[0]!.url).ok(method, message)
 await ok('PoolService/CreatePool', { name: 'web', cidr: '10.0.0.0/22', cooldown: '0s' })
+port = new URL(urls()[0]!).port
+await ok('PoolService/CreatePool', {
+  name: 'nodes',
+  cidr: '10.204.0.0/24',
+  gateway: '10.204.0.1',
+  cooldown: '0s',
+})
+await enableSource({ ok })
+const node = await openNode({ IPLEDGER_URL: urls()[0]! })
+await node.startAgent()
+const held = heldBy({ ok })
+const onNode = { ipam: { pools: ['nodes'] } } as const
+const kept = given(await node.call('ADD', node.add('kept'), onNode))
 const callers = new Callers(CALLERS, urls())
 afterAll(() => callers.abandon())
 const network = async () => (await ok('NetworkService/GetNetwork', { name: NETWORK })).network
+
+let declaredBefore: Declared = 'yes'
+
+/** What all services declare: the first that meets a new primary decides for the network. */
+async function declare(declared: Declared): Promise<void> {
+  if (declared !== declaredBefore) await restartServices(declared)
+}
 
 /** `meanwhile`: none runs. Their callers wait. */
 async function restartServices(declared: Declared, meanwhile = async () => {}): Promise<void> {
   await Promise.all(services.map((one) => stop(one)))
   await meanwhile()
   services = await serveAll(declared)
+  declaredBefore = declared
   callers.moveTo(urls())
 }
 
@@ -75,12 +105,18 @@ async function failOver(fault: Fault, declared: Declared): Promise<boolean> {
   await cluster.untilWhole()
   await callers.allServed(performance.now(), 'all callers to be served before')
   const { era } = await network()
+  const gone = node.add(`gone-${failovers}`)
+  failovers += 1
+  given(await node.call('ADD', gone, onNode))
+  await held.untilActive(gone)
   const primary = await cluster.primary()
   const begun = performance.now()
   let promoted = begun
   let isEra = false
   try {
-    await FAULTS[fault].begin(primary)
+    const failing = FAULTS[fault].begin(primary)
+    expect((await node.call('DEL', gone, onNode)).code, 'a DEL while there is no primary').toBe(0)
+    await failing
     await cluster.primary({ but: primary })
     promoted = performance.now()
     isEra = await untilServed(era)
@@ -91,6 +127,8 @@ async function failOver(fault: Fault, declared: Declared): Promise<boolean> {
   await cluster.untilWhole()
   // If the old primary has answered anything, it is lost by now. If it is the primary again, all that came since is.
   const isLateEra = await untilServed((await network()).era)
+  await held.untilReleased(gone)
+  await untilReported()
   const { acknowledged, lost, twice } = await callers.compareWithLog(cluster.url)
   const seconds = (ms: number) => (ms / 1_000).toFixed(1)
   const told = waits.map(({ median, worst }) => `${seconds(median)} / ${seconds(worst)}`)
@@ -102,6 +140,18 @@ async function failOver(fault: Fault, declared: Declared): Promise<boolean> {
   expect(callers.unexpected, 'refusals that no failover explains').toEqual([])
   expect(isLateEra, 'an era began when the old primary came back').toBe(false)
   return isEra
+}
+
+/** The agent's source has reported since, all that is on its node. */
+async function untilReported(): Promise<void> {
+  const since = Date.now()
+  const reported = async () => {
+    const source = (await ok('LivenessService/ListSources', {})).sources.find(
+      ({ id }: { readonly id: string }) => id === 'n1',
+    )
+    return Date.parse(source.reportedAt) > since
+  }
+  await waitFor(reported, { what: 'the agent to report' })
 }
 
 /** All callers have an answer to a call that they have made since. True: an era began, and its recovery was ended. */
@@ -137,14 +187,11 @@ if (FAILOVERS > 0)
   console.log(`| what | declared | acknowledged | lost | twice | era | next primary after s | wait: median / worst s | by hosts | by HAProxy |
 |---|---|---|---|---|---|---|---|---|---|`)
 
-let declaredBefore: Declared = 'yes'
-
 // A process that has committed finds its commit in the log, whatever happened; only if it may not trust that, an era begins.
 test.each(FAILOVERS > 0 ? LONG : SHORT)(
   '%s, synchronous replication: %s. Nothing acknowledged is lost, nothing given twice',
   async (fault, declared) => {
-    if (declared !== declaredBefore) await restartServices(declared)
-    declaredBefore = declared
+    await declare(declared)
     expect(await failOver(fault, declared), 'an era began').toBe(declared === 'no')
   },
 )
@@ -217,6 +264,7 @@ async function cutOff(primary: Member, { answers }: Beside) {
 }
 
 test('a service beside a primary that was deposed acknowledges nothing, and goes on with the next primary', async () => {
+  await declare('yes')
   await cluster.untilWhole()
   const primary = await cluster.primary()
   const beside = await openBeside(primary)
@@ -236,8 +284,12 @@ test('at the end the leases are those that callers hold, and the log verifies', 
   await expectVerified({ adminUrl: cluster.url })
   const { lost, twice } = await callers.compareWithLog(cluster.url)
   expect([...lost, ...twice, ...callers.twice, ...callers.unexpected]).toEqual([])
-  const held = await callers.heldByProjection(cluster.url)
-  expect(held.filter((line) => !line.includes(' beside-'))).toEqual(callers.held())
+  const lines = await callers.heldByProjection(cluster.url)
+  expect(lines.filter((line) => line.startsWith('10.0.') && !line.includes(' beside-'))).toEqual(
+    callers.held(),
+  )
+  expect((await held.leasesOf('kept')).map(({ address }) => address)).toEqual(kept)
+  expect(node.addresses().get('kept')).toEqual(kept)
 })
 
 test.runIf(FAILOVERS > 0)(
