@@ -190,7 +190,9 @@ async function ensureDefaultNetwork(ledger: OpenLedger, log: Logger): Promise<vo
     if ((await ledger.image(NETWORK)) !== null) return
   } catch (error) {
     // A network that must be rebuilt must not stop the others (azure#4449).
-    if (!(error instanceof Unavailable) || error.refusal.reason !== 'NETWORK_RECOVERING') throw error
+    if (!(error instanceof Unavailable)) throw error
+    if (error.refusal.reason !== 'NETWORK_RECOVERING')
+      throw new StartRefused(`Network ${NETWORK}: ${error.message}`)
     log.error({ network: NETWORK, err: error }, 'a network is not served')
     return
   }

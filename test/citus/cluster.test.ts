@@ -30,7 +30,6 @@ const networks: Awaited<ReturnType<typeof freshNetwork>>[] = []
 beforeAll(async () => {
   cluster = await startCluster()
   await cluster.migrate()
-  await cluster.logIns()
   ledger = await openTestLedger(cluster.serviceUrl, { losesNothing: true })
   for (let i = 0; i < 6; i += 1) networks.push(await freshNetwork(ledger))
 })
@@ -39,14 +38,15 @@ afterAll(async () => {
   await cluster?.stop()
 })
 
-/** A network that is served: on this worker, or on any. */
+/** A network that is served: on this worker, or on any. Made, if there is none. */
 async function on(worker: number | null) {
   const port = worker === null ? null : readUrl(cluster.workers[worker]!.url('ipledger')).port
-  for (const one of networks) {
+  for (let i = 0; ; i += 1) {
+    const one = networks[i] ?? (await freshNetwork(ledger))
+    if (i === networks.length) networks.push(one)
     const isThere = port === null || (await cluster.placeOf(one.network)).port === port
     if (isThere && (await stateOf(one.network)) === 'READY') return one
   }
-  return expect.fail(`no network is on worker ${worker}`)
 }
 
 async function stateOf(network: string): Promise<string> {
@@ -87,7 +87,7 @@ test('each network is on one worker, both have some, and all that is done to it 
     expect(who).toEqual({ owner_name: 'a', fencing_token: fencingToken })
     await expectInOrder(cluster.serviceUrl, network, ledger)
   }
-  await Promise.all([on(0), on(1)])
+  for (const worker of [0, 1]) await on(worker)
 })
 
 test('while the coordinator is away, networks that a process has used go on', async () => {
@@ -161,7 +161,7 @@ test.each(['update EVENT set actor = $$x$$', 'delete from EVENT', 'truncate EVEN
     const { user, password } = readUrl(cluster.serviceUrl)
     const service = replaceLogin(worker, { user, password: password! })
     await expect(onShards(service, text)).rejects.toThrow(REFUSED)
-    const auditor = replaceLogin(worker, { user: AUDITOR_ROLE, password: 'auditor' })
+    const auditor = replaceLogin(worker, { user: AUDITOR_ROLE, password: password! })
     await expect(onShards(auditor, text)).rejects.toThrow(REFUSED)
     expect(await onShards(service, 'select 1 from EVENT')).toBeGreaterThan(0)
   },
@@ -179,28 +179,28 @@ test('limits of a transaction reach the worker', async () => {
 })
 
 test('a network that Citus moves goes on for a process that committed, and begins an era for another', async () => {
-  const [one, other] = [await on(0), await on(0)]
+  const { network, of } = await on(0)
   let isMoving = true
-  const moved = cluster.move(one.network, cluster.workers[1]!).finally(() => {
+  const moved = cluster.move(network, cluster.workers[1]!).finally(() => {
     isMoving = false
   })
   const meanwhile: string[] = []
   while (isMoving) {
-    const { address } = await ledger.take(one.of(reserve(`meanwhile-${meanwhile.length}/1`)))
+    const { address } = await ledger.take(of(reserve(`meanwhile-${meanwhile.length}/1`)))
     meanwhile.push(address)
   }
   await moved
   expect(new Set(meanwhile).size).toBe(meanwhile.length)
-  const { address } = await ledger.take(one.of(reserve('moved/1')))
-  await expectInOrder(cluster.serviceUrl, one.network, ledger)
-  expect(await causes(one.network)).toContain('MOVED')
-  expect(await stateOf(one.network)).toBe('READY')
-  await cluster.move(other.network, cluster.workers[0]!)
+  const { address } = await ledger.take(of(reserve('moved/1')))
+  await expectInOrder(cluster.serviceUrl, network, ledger)
+  expect(await causes(network)).toContain('MOVED')
+  expect(await stateOf(network)).toBe('READY')
+  await cluster.move(network, cluster.workers[0]!)
   const fresh = await useLedger(cluster.serviceUrl, { losesNothing: true })
-  await fresh.refuse(other.of(reserve('late/1')), 'NETWORK_RECOVERING')
+  await fresh.refuse(of(reserve('late/1')), 'NETWORK_RECOVERING')
   expect(fresh.eras).toHaveLength(1)
-  expect(await stateOf(other.network)).toBe('RECOVERING')
-  const image = await expectInOrder(cluster.serviceUrl, other.network, fresh)
+  expect(await stateOf(network)).toBe('RECOVERING')
+  const image = await expectInOrder(cluster.serviceUrl, network, fresh)
   expect(image.records.get(address)?.owner?.name).toBe('moved')
 })
 

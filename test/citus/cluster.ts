@@ -5,20 +5,21 @@
 import { pino } from 'pino'
 import { readUrl, replaceLogin } from '../../src/postgres/connect.ts'
 import { openDatabase } from '../../src/postgres/database.ts'
-import { AUDITOR_ROLE } from '../../src/postgres/roles.ts'
+import { AUDITOR_ROLE, SERVICE_ROLE } from '../../src/postgres/roles.ts'
 import { withClient } from '../support/database.ts'
 import { textOf } from '../support/docs.ts'
 import { startTestServer } from '../support/server.ts'
 
 type Server = Awaited<ReturnType<typeof startTestServer>>
 const DATABASE = 'ipledger'
-const AUDITOR_PASSWORD = 'auditor'
 const [NODE, NODES, LOGINS] = Array.from(
   textOf('docs/scaling.md')
     .split('## Citus')[1]!
     .matchAll(/```text\n(.*?)```/gs),
   ([, statements]) => statements!,
 )
+/** Of the service and the auditor. */
+const LOGIN_PASSWORD = 'chosen'
 const passwordOf = (url: string) => readUrl(url).password!
 const placed = (text: string, name: string, url: string) =>
   text.replace(`'${name}', 5432`, `'${readUrl(url).host}', ${readUrl(url).port}`)
@@ -26,7 +27,6 @@ const placed = (text: string, name: string, url: string) =>
 export class Cluster {
   readonly coordinator: Server
   readonly workers: Server[] = []
-  serviceUrl = ''
 
   constructor(coordinator: Server) {
     this.coordinator = coordinator
@@ -36,25 +36,22 @@ export class Cluster {
     return this.coordinator.url(DATABASE)
   }
 
+  get serviceUrl(): string {
+    return replaceLogin(this.url, { user: SERVICE_ROLE, password: LOGIN_PASSWORD })
+  }
+
   get auditorUrl(): string {
-    return replaceLogin(this.serviceUrl, { user: AUDITOR_ROLE, password: AUDITOR_PASSWORD })
+    return replaceLogin(this.serviceUrl, { user: AUDITOR_ROLE, password: LOGIN_PASSWORD })
   }
 
   async query<Row extends object>(text: string, ...values: readonly unknown[]): Promise<readonly Row[]> {
     return withClient(this.url, async (admin) => (await admin.query<Row>(text, [...values])).rows)
   }
 
-  /** What `ipledger migrate` does; then the logins that it made are made known to the nodes. */
+  /** What `ipledger migrate` does. */
   async migrate(): Promise<void> {
     const options = { log: pino({ level: 'warn' }), embedded: 'own' } as const
-    const config = { databaseUrl: this.url, databaseAdminUrl: undefined, directory: '' }
-    this.serviceUrl = (await openDatabase(config, options)).serviceUrl
-  }
-
-  async logIns(): Promise<void> {
-    await this.query(`alter role ${AUDITOR_ROLE} password '${AUDITOR_PASSWORD}'`)
-    const [service, auditor] = [passwordOf(this.serviceUrl), AUDITOR_PASSWORD]
-    await this.query(LOGINS!.replace('PASSWORD', service).replace('PASSWORD', auditor))
+    await openDatabase({ databaseUrl: this.serviceUrl, databaseAdminUrl: this.url, directory: '' }, options)
   }
 
   async addWorker(): Promise<Server> {
@@ -108,7 +105,7 @@ export async function startCluster(): Promise<Cluster> {
     cluster.workers.push(worker)
     text = placed(text, name, worker.url(DATABASE))
   }
-  await cluster.query(text)
+  await cluster.query(`${text} ${LOGINS!.replaceAll('PASSWORD', LOGIN_PASSWORD)}`)
   return cluster
 }
 

@@ -186,6 +186,21 @@ test('migrate, a server without jobs and a worker share a database', async () =>
   expect(migrated.stderr).toMatch(/^ipledger migrate: PostgreSQL at 127\.0\.0\.1:\d+, database "\w+"\n$/)
   expect(await startProcess(['migrate'], env).finished).toMatchObject({ code: 0 })
 
+  await withClient(database.adminUrl, async (other) => {
+    await other.query('alter table ipledger.sighting rename to renamed')
+    const started = startProcess(['serve'], {
+      ...env,
+      IPLEDGER_LOG_LEVEL: 'silent',
+      IPLEDGER_DEADLINE_SECONDS: '1',
+    })
+    expect(await started.finished).toMatchObject({
+      code: 1,
+      stdout: '',
+      stderr: expect.stringMatching(/^ipledger: Network default: .*sighting.*\n$/),
+    })
+    await other.query('alter table ipledger.renamed rename to sighting')
+  })
+
   const service = await serve(env, '--no-worker')
   expect(await ipledgerJson(service, ['network', 'list'])).toMatchObject({
     networks: [{ name: 'default', head: '1' }],
