@@ -1,0 +1,338 @@
+/**
+ * Docker's IPAM driver on a real engine: containers live and die, the daemon and the driver come and go, and the worker of a real
+ * service proves what leaked. The tests are one story and run in order.
+ */
+import { execFileSync } from 'node:child_process'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { request } from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { json } from 'node:stream/consumers'
+import type Docker from 'dockerode'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { ipledger, type Running, serve, startProcess } from '../e2e/commands.ts'
+import { createTestDatabase, type TestDatabase } from '../support/database.ts'
+import { type Rpc, rpc } from '../support/rpc.ts'
+import { waitFor } from '../support/wait-for.ts'
+import { type Engine, IMAGE, openEngine } from './engine.ts'
+
+const NODE = 'n1'
+/** Docker looks for sockets of plugins in this directory only. */
+const DRIVER = `ipledger-test-${process.pid}`
+const SOCKET = `/run/docker/plugins/${DRIVER}.sock`
+const SUBNET = '172.31.248.0/24'
+const GATEWAY = '172.31.248.1'
+const SUBNET6 = 'fd00:248::/64'
+const BARE = '172.31.247.0/24'
+const MAC = '02:42:00:00:00:07'
+const AGAIN = /has 172\.31\.248\.\d+ already/
+
+const home = mkdtempSync(join(tmpdir(), 'ipledger-driver-'))
+let database: TestDatabase
+let engine: Engine
+let url: string
+let token: string
+let call: Rpc
+let driver: Running
+
+beforeAll(async () => {
+  engine = await openEngine('172.31.246.0/24')
+  database = await createTestDatabase()
+  const tokens = join(home, 'tokens.jsonl')
+  const create = async (...args: string[]) =>
+    /ipl_\S+/.exec((await ipledger({ url: '' }, ['token', 'create', ...args, '--file', tokens])).stdout)![0]
+  const admin = await create('admin', '--role', 'admin')
+  token = await create('docker-n1', '--role', 'orchestrator', '--node', NODE)
+  const secrets = join(home, 'secrets.json')
+  writeFileSync(secrets, JSON.stringify({ 'default/docker-1': { origin: `unix:${engine.socketPath}` } }))
+  const env = { IPLEDGER_TOKENS: tokens, IPLEDGER_SOURCE_SECRETS: secrets }
+  url = (await serve({ DATABASE_URL: database.adminUrl, ...env })).url
+  call = rpc(url, { token: admin })
+  const quick = { cooldown: '0s', reapPolicy: { minimumAge: '1s', unwitnessedAge: '1s' } }
+  await call.ok('PoolService/CreatePool', { name: 'blue', cidr: SUBNET, gateway: GATEWAY, ...quick })
+  await call.ok('PoolService/CreatePool', { name: 'blue6', cidr: SUBNET6, gateway: 'fd00:248::1', ...quick })
+  await call.ok('PoolService/CreatePool', { name: 'bare', cidr: BARE, ...quick })
+  await startDriver()
+})
+afterAll(async () => {
+  try {
+    await remove(await containers())
+    for (const name of ['blue', 'bare'])
+      await engine.docker
+        .getNetwork(name)
+        .remove()
+        .catch(() => {})
+  } finally {
+    await engine?.close()
+    driver?.child.kill('SIGTERM')
+    await driver?.finished
+    rmSync(home, { recursive: true })
+  }
+})
+
+async function startDriver(): Promise<void> {
+  const env = { IPLEDGER_URL: url, IPLEDGER_TOKEN: token }
+  driver = startProcess(['docker-driver', '--node', NODE, '--socket', SOCKET], env)
+  await waitFor(() => driver.stdout().includes('listening'), { what: 'the driver to listen' })
+}
+
+async function killDriver(): Promise<void> {
+  driver.child.kill('SIGKILL')
+  await driver.finished
+}
+
+/** As Docker calls it. */
+async function ask(
+  method: string,
+  body: object,
+): Promise<{ readonly Error?: string; readonly Address?: string }> {
+  return new Promise((resolve, reject) => {
+    request({ socketPath: SOCKET, path: `/${method}`, method: 'POST' }, (response) =>
+      json(response).then(resolve as never, reject),
+    )
+      .once('error', reject)
+      .end(JSON.stringify(body))
+  })
+}
+
+type Lease = Readonly<Record<'leaseId' | 'address' | 'state', string>> & {
+  readonly owner: Readonly<Record<'kind' | 'name' | 'uid' | 'node' | 'interface', string>>
+}
+async function leases(filter: object = { ownerKind: 'endpoint' }): Promise<readonly Lease[]> {
+  return (await call.ok('LeaseService/ListLeases', { ...filter, pageSize: 1_000 })).leases ?? []
+}
+
+type Given = { readonly ip?: string; readonly mac?: string }
+async function create(name: string, { ip, mac }: Given = {}): Promise<Docker.Container> {
+  return engine.docker.createContainer({
+    name,
+    Image: IMAGE,
+    Cmd: ['/bin/busybox', 'sleep', '3600'],
+    HostConfig: { NetworkMode: 'blue' },
+    ...(mac !== undefined && { MacAddress: mac }),
+    ...(ip !== undefined && {
+      NetworkingConfig: { EndpointsConfig: { blue: { IPAMConfig: { IPv4Address: ip } } } },
+    }),
+  })
+}
+
+async function run(name: string, given: Given = {}): Promise<Docker.Container> {
+  const container = await create(name, given)
+  await container.start()
+  return container
+}
+
+async function containers(): Promise<readonly Docker.Container[]> {
+  const all = await engine.docker.listContainers({ all: true })
+  return all.map(({ Id }) => engine.docker.getContainer(Id))
+}
+
+async function remove(some: readonly Docker.Container[]): Promise<void> {
+  await Promise.all(some.map((one) => one.remove({ force: true })))
+}
+
+/** What its interface has, as the kernel of its namespace says. */
+async function addressesOf(container: Docker.Container): Promise<readonly string[]> {
+  const { State } = await container.inspect()
+  const net = `--net=/proc/${State.Pid}/ns/net`
+  const [link] = JSON.parse(
+    execFileSync('nsenter', [net, 'ip', '-j', 'addr', 'show', 'eth0'], { encoding: 'utf8' }),
+  )
+  type Address = { readonly scope: string; readonly local: string }
+  return link.addr_info.filter(({ scope }: Address) => scope === 'global').map(({ local }: Address) => local)
+}
+
+const macOf = async (one: Docker.Container) => (await one.inspect()).NetworkSettings.Networks.blue!.MacAddress
+
+/** Every address of every namespace is leased, none is in two, and no other endpoint has a lease. */
+async function expectAgreement(): Promise<number> {
+  const running = await engine.docker.listContainers()
+  const found = await Promise.all(running.map(({ Id }) => addressesOf(engine.docker.getContainer(Id))))
+  expect((await leases()).map(({ address }) => address).sort()).toEqual(found.flat().sort())
+  expect(new Set(found.flat()).size).toBe(found.flat().length)
+  return found.flat().length
+}
+
+const createNetwork = (Name: string, ...Config: readonly object[]) =>
+  engine.docker.createNetwork({
+    Name,
+    Driver: 'bridge',
+    EnableIPv6: Config.length > 1,
+    IPAM: { Driver: DRIVER, Config: Config as never },
+  })
+
+test('a network needs a pool, and Swarm has none', async () => {
+  await expect(createNetwork('none')).rejects.toThrow(
+    /--subnet is required: it must be a pool of network default of ipledger, which has 172\.31\.247\.0\/24 \(bare\), 172/,
+  )
+  await expect(createNetwork('none', { Subnet: '172.31.240.0/24' })).rejects.toThrow(
+    '--subnet 172.31.240.0/24 must be a pool of network default',
+  )
+  await expect(createNetwork('none', { Subnet: SUBNET, IPRange: '172.31.248.128/25' })).rejects.toThrow(
+    '--ip-range 172.31.248.128/25 in --subnet 172.31.248.0/24 must be a pool',
+  )
+  const swarm = await ask('IpamDriver.RequestPool', { AddressSpace: 'ipledger-swarm', Pool: SUBNET })
+  expect(swarm.Error).toContain('Swarm')
+  expect(await leases({})).toEqual([])
+})
+
+test('the gateway of the pool has no lease; others and auxiliary addresses are infrastructure of node and network', async () => {
+  const bare = await createNetwork('bare', { Subnet: BARE, AuxiliaryAddresses: { router: '172.31.247.9' } })
+  const name = `${NODE}/${BARE}`
+  expect(await leases({})).toMatchObject([
+    { state: 'ACTIVE', owner: { kind: 'infrastructure', name, interface: 'gateway', node: NODE } },
+    { address: '172.31.247.9', owner: { kind: 'infrastructure', name, interface: '172.31.247.9' } },
+  ])
+  const { IPAM } = await bare.inspect()
+  await bare.remove()
+  expect(await leases({})).toEqual([])
+  expect(IPAM!.Driver).toBe(DRIVER)
+  await createNetwork('blue', { Subnet: SUBNET }, { Subnet: SUBNET6 })
+  expect(await leases({})).toEqual([])
+})
+
+test('containers have what the ledger gave them; its source knows their names', async () => {
+  const [one, two] = [await run('one'), await run('two')]
+  expect(await expectAgreement()).toBe(4)
+  const uid = `${NODE}/${SUBNET}/${await macOf(one)}`
+  expect(await leases({ ownerUid: uid })).toMatchObject([
+    { state: 'ACTIVE', owner: { node: NODE, name: uid } },
+  ])
+  expect(await addressesOf(two)).toHaveLength(2)
+
+  await call.ok('LivenessService/RegisterSource', {
+    id: 'docker-1',
+    kind: 'DOCKER',
+    sight: { node: NODE, ownerKinds: ['endpoint'], interval: '2s' },
+    settings: { socketPath: engine.socketPath, network: 'blue', kind: 'endpoint' },
+  })
+  await call.ok('LivenessService/EnableSource', { id: 'docker-1' })
+  const listed = await waitFor(
+    async () => {
+      const { sightings = [] } = await call.ok('LivenessService/ListSightings', {})
+      return sightings.length === 4 && sightings
+    },
+    { timeout: 90_000, every: 200, what: 'the source to list the endpoints' },
+  )
+  const [address] = await addressesOf(one)
+  const sighting = { address, source: 'docker-1', owner: { kind: 'endpoint', name: `${NODE}/one`, uid } }
+  expect(listed).toContainEqual(
+    expect.objectContaining({ address, owner: expect.objectContaining(sighting.owner) }),
+  )
+  expect(await leases({ states: ['QUARANTINED'] })).toEqual([])
+})
+
+test('a restart is a new owner; a killed container gives its address back', async () => {
+  const [two] = await engine.docker.listContainers({ filters: { name: ['two'] } })
+  const container = engine.docker.getContainer(two!.Id)
+  const before = await macOf(container)
+  await container.restart({ t: 0 })
+  expect(await macOf(container)).not.toBe(before)
+  expect(await expectAgreement()).toBe(4)
+  await container.kill()
+  await waitFor(async () => (await leases()).length === 2, { what: 'the leases of the killed one to end' })
+  await container.remove()
+})
+
+test('with an address and a MAC of its own it has both again at once; another with that MAC is refused', async () => {
+  const fixed = await run('fixed', { ip: '172.31.248.77', mac: MAC })
+  await waitFor(
+    async () => (await call.ok('LivenessService/ListSightings', { address: '172.31.248.77' })).sightings,
+    {
+      every: 200,
+      what: 'it to be listed',
+    },
+  )
+  await fixed.restart({ t: 0 })
+  expect(await addressesOf(fixed)).toContain('172.31.248.77')
+  await expect(run('double', { mac: MAC })).rejects.toThrow(AGAIN)
+  const twin = engine.docker.getContainer('double')
+  await twin.remove()
+  await expect(run('double', { ip: '172.31.248.77', mac: MAC })).rejects.toThrow(AGAIN)
+  await engine.docker.getContainer('double').remove()
+  await expect(run('double', { ip: GATEWAY })).rejects.toThrow('ADDRESS_EXCLUDED')
+  await engine.docker.getContainer('double').remove()
+  expect(await expectAgreement()).toBe(4)
+})
+
+test.each(['SIGTERM', 'SIGKILL'] as const)(
+  'a daemon that starts again (%s) has the same addresses',
+  async (signal) => {
+    const before = await leases()
+    await engine.stop(signal)
+    await engine.start()
+    expect(await leases()).toEqual(before)
+    await expectAgreement()
+    await expect(run('double', { ip: '172.31.248.77', mac: MAC })).rejects.toThrow(AGAIN)
+    await engine.docker.getContainer('double').remove()
+  },
+)
+
+test('a held address is told once to a daemon that has started, and to none whose start the driver has not seen', async () => {
+  const pool = { PoolID: SUBNET, Address: '172.31.248.77' }
+  const told = () =>
+    ask('IpamDriver.RequestAddress', { ...pool, Options: { 'com.docker.network.endpoint.macaddress': MAC } })
+  await killDriver()
+  await startDriver()
+  expect((await told()).Error).toMatch(AGAIN)
+  await ask('Plugin.Activate', {})
+  expect((await told()).Error).toMatch(AGAIN)
+  await ask('Plugin.Activate', {})
+  await ask('IpamDriver.RequestPool', { AddressSpace: 'ipledger', Pool: SUBNET })
+  expect(await told()).toMatchObject({ Address: '172.31.248.77/24' })
+  expect((await told()).Error).toMatch(AGAIN)
+})
+
+test('a driver that is back within seconds misses nothing; one that stays away leaks until the source proves it', async () => {
+  const [short, long] = [await run('short'), await run('long')]
+  const [leak] = await addressesOf(long)
+  await killDriver()
+  const stopping = short.stop({ t: 0 })
+  await startDriver()
+  await stopping
+  expect(await expectAgreement()).toBe(6)
+  await waitFor(async () => (await call.ok('LivenessService/ListSightings', { address: leak })).sightings, {
+    every: 200,
+    what: 'it to be listed',
+  })
+  await killDriver()
+  const begun = performance.now()
+  await long.stop({ t: 0 })
+  const stopped = performance.now()
+  await expect(run('late')).rejects.toThrow(/plugin|driver|connect/i)
+  await startDriver()
+  expect(await leases({ cidr: leak })).toHaveLength(1)
+  await waitFor(async () => (await leases({ cidr: leak })).length === 0, {
+    timeout: 170_000,
+    every: 500,
+    what: 'the leak to be proven',
+  })
+  const [ended] = (await call.ok('AuditService/GetAddressHistory', { address: leak })).events.slice(-1)
+  expect(ended).toMatchObject({ type: 'lease.reaped' })
+  const seconds = (from: number, to: number) => ((to - from) / 1_000).toFixed(1)
+  console.log(
+    `a stop without driver: ${seconds(begun, stopped)} s; proven ${seconds(stopped, performance.now())} s later`,
+  )
+  await remove([short, long, engine.docker.getContainer('late')])
+  await run('after')
+}, 300_000)
+
+test('50 at a time: no address twice, none leaked', async () => {
+  const names = Array.from({ length: 50 }, (_, index) => `many-${index}`)
+  const begun = performance.now()
+  const many = await Promise.all(names.map((name) => run(name)))
+  const started = performance.now()
+  await waitFor(async () => (await expectAgreement()) === 106, { what: 'all to have their addresses' })
+  await remove(many)
+  console.log(
+    `50 containers started in ${(started - begun).toFixed(0)} ms, removed in ${(performance.now() - started).toFixed(0)} ms`,
+  )
+  expect(await leases({ states: ['QUARANTINED'] })).toEqual([])
+  expect(await expectAgreement()).toBe(6)
+}, 300_000)
+
+test('without its containers nothing is held', async () => {
+  await remove(await containers())
+  await engine.docker.getNetwork('blue').remove()
+  expect(await leases({})).toEqual([])
+})
