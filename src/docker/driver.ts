@@ -104,27 +104,27 @@ export class Driver {
   }
 
   async #requestAddress({ PoolID, Address, Options }: z.infer<typeof addressWanted>) {
+    const mac = Options?.[MAC]
+    const asked = this.#asked.get(PoolID)
+    const isAgain = (address: string) => asked === undefined || asked.has(address)
+    const isRepeated = isAgain(Address ?? '')
+    // First of all: the endpoint may have it, whatever the answer is.
+    if (Address) asked?.add(Address)
     const pools = await this.#pools(PoolID)
     const [{ subnet, gateway }] = pools
-    const mac = Options?.[MAC]
     const wanted = Address || (Options?.RequestAddressType === GATEWAY ? gateway : '')
     const answer = (address: string) => ({ Address: `${address}/${subnet.split('/')[1]}`, Data: {} })
     // Every node with this subnet has the router of the pool.
     if (!mac && wanted !== '' && wanted === gateway) return answer(wanted)
     const holder = mac ? this.#endpoint(subnet, mac) : this.#infrastructure(subnet, wanted)
-    const asked = this.#asked.get(PoolID)
-    const isHis = (address: string) => asked === undefined || asked.has(address)
-    const isAgain = isHis(wanted)
-    // Before the answer: whatever it is, the endpoint has this address.
-    if (wanted !== '') asked?.add(wanted)
     const held = wanted === '' ? null : await this.#held(wanted)
     const isOwn = held?.owner?.kind === holder.kind && held.owner.uid === holder.uid
-    if (isOwn && mac && isAgain) throw taken(held, mac)
+    if (isOwn && mac && isRepeated) throw taken(held, mac)
     if (isOwn && !mac) return answer(wanted)
     // One that its source has listed first has the name that the source gave it.
     const name = isOwn ? held.owner!.name : holder.name
     const lease = await this.#reserve({ ...holder, name }, pools, wanted)
-    if (wanted === '' && mac && lease.reused && isHis(lease.address)) throw taken(lease, mac)
+    if (wanted === '' && mac && lease.reused && isAgain(lease.address)) throw taken(lease, mac)
     asked?.add(lease.address)
     return answer(lease.address)
   }

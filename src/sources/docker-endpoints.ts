@@ -16,7 +16,7 @@ const OUR_DRIVER = /^ipledger/
 const UID = /^(.*)\/([^/]+\/\d+)\/([0-9a-f]{2}(?::[0-9a-f]{2}){5})$/
 
 const text = z.string().nullish()
-const withEndpoints = z.object({ Containers: z.record(z.string(), z.unknown()).nullish() })
+const withEndpoints = z.object({ Containers: z.record(z.string(), z.unknown()) })
 const addressed = z.object({ IPv4Address: text, IPv6Address: text })
 const endpoint = z.object({
   Name: z.string().min(1),
@@ -25,7 +25,10 @@ const endpoint = z.object({
     .toLowerCase()
     .regex(/^[0-9a-f:]{17}$/),
   /** With the length of its subnet; the list has an item for each. */
-  Address: z.string().regex(/^[0-9a-f.:]+\/\d{1,3}$/i),
+  Address: z
+    .string()
+    .regex(/^[^/]+\/\d{1,3}$/)
+    .refine((address) => readAddress(address.split('/')[0]!) !== null, 'has no address'),
 })
 const networks = z.array(
   z.object({
@@ -88,7 +91,7 @@ export function checkDriver(driver: string | null | undefined, kind: string): vo
 /** An item for each address. Of an endpoint that has none, one that cannot be read. */
 function endpointsOf(found: unknown): readonly unknown[] {
   const { Containers } = withEndpoints.parse(found)
-  return Object.values(Containers ?? {}).flatMap((one): readonly unknown[] => {
+  return Object.values(Containers).flatMap((one): readonly unknown[] => {
     const { IPv4Address, IPv6Address } = addressed.safeParse(one).data ?? {}
     const all = [IPv4Address, IPv6Address].filter((address) => address)
     return all.length === 0 ? [one] : all.map((Address) => ({ ...(one as object), Address }))

@@ -30,7 +30,7 @@ const AGAIN = /has 172\.31\.248\.\d+ already/
 const home = mkdtempSync(join(tmpdir(), 'ipledger-driver-'))
 let database: TestDatabase
 let engine: Engine
-let url: string
+let service: Awaited<ReturnType<typeof serve>>
 let token: string
 let call: Rpc
 let driver: Running
@@ -46,12 +46,13 @@ beforeAll(async () => {
   const secrets = join(home, 'secrets.json')
   writeFileSync(secrets, JSON.stringify({ 'default/docker-1': { origin: `unix:${engine.socketPath}` } }))
   const env = { IPLEDGER_TOKENS: tokens, IPLEDGER_SOURCE_SECRETS: secrets }
-  url = (await serve({ DATABASE_URL: database.adminUrl, ...env })).url
-  call = rpc(url, { token: admin })
+  service = await serve({ DATABASE_URL: database.adminUrl, ...env })
+  call = rpc(service.url, { token: admin })
   const quick = { cooldown: '0s', reapPolicy: { minimumAge: '1s', unwitnessedAge: '1s' } }
   await call.ok('PoolService/CreatePool', { name: 'blue', cidr: SUBNET, gateway: GATEWAY, ...quick })
   await call.ok('PoolService/CreatePool', { name: 'blue6', cidr: SUBNET6, gateway: 'fd00:248::1', ...quick })
   await call.ok('PoolService/CreatePool', { name: 'bare', cidr: BARE, ...quick })
+  await call.ok('PoolService/CreatePool', { name: 'blocks', cidr: '172.31.240.0/24', prefixLength: 28 })
   await startDriver()
 })
 afterAll(async () => {
@@ -71,7 +72,7 @@ afterAll(async () => {
 })
 
 async function startDriver(): Promise<void> {
-  const env = { IPLEDGER_URL: url, IPLEDGER_TOKEN: token }
+  const env = { IPLEDGER_URL: service.url, IPLEDGER_TOKEN: token }
   driver = startProcess(['docker-driver', '--node', NODE, '--socket', SOCKET], env)
   await waitFor(() => driver.stdout().includes('listening'), { what: 'the driver to listen' })
 }
@@ -95,12 +96,14 @@ async function ask(
   })
 }
 
-type Lease = Readonly<Record<'leaseId' | 'address' | 'state', string>> & {
+type Lease = Readonly<Record<'leaseId' | 'address' | 'state' | 'version', string>> & {
   readonly owner: Readonly<Record<'kind' | 'name' | 'uid' | 'node' | 'interface', string>>
 }
 async function leases(filter: object = { ownerKind: 'endpoint' }): Promise<readonly Lease[]> {
   return (await call.ok('LeaseService/ListLeases', { ...filter, pageSize: 1_000 })).leases ?? []
 }
+
+const held = async () => (await leases()).map(({ leaseId, address }) => ({ leaseId, address }))
 
 type Given = { readonly ip?: string; readonly mac?: string }
 async function create(name: string, { ip, mac }: Given = {}): Promise<Docker.Container> {
@@ -162,13 +165,13 @@ const createNetwork = (Name: string, ...Config: readonly object[]) =>
   })
 
 test('a network needs a pool, and Swarm has none', async () => {
-  await expect(createNetwork('none')).rejects.toThrow(
+  await expect(createNetwork('other')).rejects.toThrow(
     /--subnet is required: it must be a pool of network default of ipledger, which has 172\.31\.247\.0\/24 \(bare\), 172/,
   )
-  await expect(createNetwork('none', { Subnet: '172.31.240.0/24' })).rejects.toThrow(
+  await expect(createNetwork('other', { Subnet: '172.31.240.0/24' })).rejects.toThrow(
     '--subnet 172.31.240.0/24 must be a pool of network default',
   )
-  await expect(createNetwork('none', { Subnet: SUBNET, IPRange: '172.31.248.128/25' })).rejects.toThrow(
+  await expect(createNetwork('other', { Subnet: SUBNET, IPRange: '172.31.248.128/25' })).rejects.toThrow(
     '--ip-range 172.31.248.128/25 in --subnet 172.31.248.0/24 must be a pool',
   )
   const swarm = await ask('IpamDriver.RequestPool', { AddressSpace: 'ipledger-swarm', Pool: SUBNET })
@@ -206,7 +209,6 @@ test('containers have what the ledger gave them; its source knows their names', 
     sight: { node: NODE, ownerKinds: ['endpoint'], interval: '2s' },
     settings: { socketPath: engine.socketPath, network: 'blue', kind: 'endpoint' },
   })
-  await call.ok('LivenessService/EnableSource', { id: 'docker-1' })
   const listed = await waitFor(
     async () => {
       const { sightings = [] } = await call.ok('LivenessService/ListSightings', {})
@@ -219,6 +221,7 @@ test('containers have what the ledger gave them; its source knows their names', 
   expect(listed).toContainEqual(
     expect.objectContaining({ address, owner: expect.objectContaining(sighting.owner) }),
   )
+  await call.ok('LivenessService/EnableSource', { id: 'docker-1' })
   expect(await leases({ states: ['QUARANTINED'] })).toEqual([])
 })
 
@@ -258,29 +261,94 @@ test('with an address and a MAC of its own it has both again at once; another wi
 test.each(['SIGTERM', 'SIGKILL'] as const)(
   'a daemon that starts again (%s) has the same addresses',
   async (signal) => {
-    const before = await leases()
+    const before = await held()
     await engine.stop(signal)
     await engine.start()
-    expect(await leases()).toEqual(before)
+    expect(await held()).toEqual(before)
     await expectAgreement()
+    // It has told the driver what it has, and has it once.
     await expect(run('double', { ip: '172.31.248.77', mac: MAC })).rejects.toThrow(AGAIN)
     await engine.docker.getContainer('double').remove()
   },
 )
 
+/** As a daemon that starts does. */
+async function tellPool(): Promise<void> {
+  await ask('Plugin.Activate', {})
+  await ask('IpamDriver.RequestPool', { AddressSpace: 'ipledger', Pool: SUBNET })
+}
+const tell = (Address: string, mac: string) =>
+  ask('IpamDriver.RequestAddress', {
+    PoolID: SUBNET,
+    Address,
+    Options: { 'com.docker.network.endpoint.macaddress': mac },
+  })
+
 test('a held address is told once to a daemon that has started, and to none whose start the driver has not seen', async () => {
-  const pool = { PoolID: SUBNET, Address: '172.31.248.77' }
-  const told = () =>
-    ask('IpamDriver.RequestAddress', { ...pool, Options: { 'com.docker.network.endpoint.macaddress': MAC } })
+  const told = () => tell('172.31.248.77', MAC)
   await killDriver()
   await startDriver()
   expect((await told()).Error).toMatch(AGAIN)
   await ask('Plugin.Activate', {})
   expect((await told()).Error).toMatch(AGAIN)
-  await ask('Plugin.Activate', {})
-  await ask('IpamDriver.RequestPool', { AddressSpace: 'ipledger', Pool: SUBNET })
+  await tellPool()
   expect(await told()).toMatchObject({ Address: '172.31.248.77/24' })
   expect((await told()).Error).toMatch(AGAIN)
+})
+
+test('a daemon that starts while the service is away has its addresses all the same', async () => {
+  await tellPool()
+  service.child.kill('SIGSTOP')
+  const away = await tell('172.31.248.77', MAC)
+  service.child.kill('SIGCONT')
+  expect(away.Error).toContain('ipledger cannot be reached')
+  expect((await tell('172.31.248.77', MAC)).Error).toMatch(AGAIN)
+})
+
+test('an endpoint whose lease was lost, and that its source has listed since, is known by its MAC', async () => {
+  const one = engine.docker.getContainer('one')
+  const [address] = await addressesOf(one)
+  const [{ leaseId, version }] = (await leases({ cidr: address })) as [Lease]
+  await call.ok('LeaseService/Reap', { leaseId, version, why: 'as a restored dump lacks it' })
+  const [adopted] = await waitFor(
+    async () => (await leases({ cidr: address })).length > 0 && leases({ cidr: address }),
+    {
+      every: 200,
+      what: 'the source to list it',
+    },
+  )
+  expect(adopted).toMatchObject({ state: 'ACTIVE', owner: { kind: 'endpoint', name: `${NODE}/one` } })
+  await tellPool()
+  expect(await tell(address!, (await macOf(one))!)).toMatchObject({ Address: `${address}/24` })
+  await expectAgreement()
+})
+
+test('it releases nothing that is not of its node and network', async () => {
+  const claims = [{ pool: 'blue' }]
+  const held = await Promise.all([
+    call.ok('LeaseService/Reserve', { owner: { kind: 'vm', name: 'vm-1', node: NODE }, claims }),
+    call.ok('LeaseService/Reserve', {
+      owner: { kind: 'endpoint', name: `${NODE}/172.31.248.0/2/x`, node: NODE },
+      claims,
+    }),
+  ])
+  for (const {
+    leases: [{ address, leaseId }],
+  } of held) {
+    expect(await ask('IpamDriver.ReleaseAddress', { PoolID: SUBNET, Address: address })).toEqual({})
+    await call.ok('LeaseService/Release', { leaseId })
+  }
+  expect(await ask('IpamDriver.ReleaseAddress', { PoolID: SUBNET, Address: '172.31.248.200' })).toEqual({})
+  await expectAgreement()
+})
+
+test('a socket has one driver; what is no call of Docker is answered all the same', async () => {
+  const env = { IPLEDGER_URL: service.url, IPLEDGER_TOKEN: token }
+  const other = await startProcess(['docker-driver', '--socket', SOCKET], env).finished
+  expect(other).toMatchObject({ code: 1, stderr: expect.stringContaining(`another driver has ${SOCKET}`) })
+  expect(await ask('VolumeDriver.Create', {})).toEqual({ Err: 'there is no /VolumeDriver.Create' })
+  expect((await ask('IpamDriver.RequestAddress', {})).Error).toContain('PoolID')
+  expect((await ask('IpamDriver.RequestPool', { Pool: '10.0.0.1/8' })).Error).toContain('write 10.0.0.0/8')
 })
 
 test('a driver that is back within seconds misses nothing; one that stays away leaks until the source proves it', async () => {
@@ -307,8 +375,9 @@ test('a driver that is back within seconds misses nothing; one that stays away l
     every: 500,
     what: 'the leak to be proven',
   })
-  const [ended] = (await call.ok('AuditService/GetAddressHistory', { address: leak })).events.slice(-1)
-  expect(ended).toMatchObject({ type: 'lease.reaped' })
+  const { entries } = await call.ok('AuditService/GetAddressHistory', { address: leak, pageSize: 1_000 })
+  const proven = expect.objectContaining({ type: 'lease.reaped', cause: 'PROVEN_ABSENT' })
+  expect(entries).toContainEqual(expect.objectContaining({ event: proven }))
   const seconds = (from: number, to: number) => ((to - from) / 1_000).toFixed(1)
   console.log(
     `a stop without driver: ${seconds(begun, stopped)} s; proven ${seconds(stopped, performance.now())} s later`,
