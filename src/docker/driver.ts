@@ -2,8 +2,8 @@
  * Docker's IPAM driver: addresses of Docker networks are leases of the ledger. Docker asks it for each network and each endpoint, as
  * libnetwork/docs/ipam.md of moby/moby has it. All that it holds is in the ledger, and it may be killed at any time.
  *
- * An endpoint is named by node, subnet and MAC (`endpointUid`). A daemon that starts tells what its endpoints have
- * (`RequiresRequestReplay`): a held address is answered once to such a daemon, and never to another endpoint with the same MAC.
+ * An endpoint is named by node, subnet and MAC (`endpointUid`). A daemon that starts tells what its networks and endpoints have
+ * (`RequiresRequestReplay`): what is held is answered once to such a daemon, and never to another endpoint with the same MAC.
  */
 import { randomUUID } from 'node:crypto'
 import { z } from 'zod'
@@ -39,6 +39,12 @@ const addressReleased = z.object({ PoolID: z.string(), Address: z.string() })
 /** What Docker is told instead of an answer; it prints it. */
 class Refused extends Error {}
 
+type DockerNetwork = {
+  /** Addresses that Docker has asked for by name, or was given. */
+  readonly asked: Set<string>
+  /** Leases of infrastructure that were made for it, by address. */
+  readonly made: Map<string, string>
+}
 type Holder = {
   readonly kind: string
   readonly name: string
@@ -50,12 +56,15 @@ export class Driver {
   readonly #options: DriverOptions
   readonly #client: IpledgerClient
   readonly #log: Logger
-  /** By pool, from when this daemon asked for it: the addresses that it has asked for. */
-  readonly #asked = new Map<string, Set<string>>()
+  /** This process has seen the start of the daemon. One whose start it has not seen tells nothing more. */
+  #sawStart = false
+  /** By subnet, those that were asked for in the life of this process and daemon. */
+  readonly #networks = new Map<string, DockerNetwork>()
   readonly #methods: Readonly<Record<string, (body: unknown) => Promise<object>>> = {
     // Once in the life of a daemon, before all else.
     'Plugin.Activate': async () => {
-      this.#asked.clear()
+      this.#sawStart = true
+      this.#networks.clear()
       return { Implements: ['IpamDriver'] }
     },
     'IpamDriver.GetCapabilities': async () => ({ RequiresMACAddress: true, RequiresRequestReplay: true }),
@@ -64,10 +73,7 @@ export class Driver {
       GlobalDefaultAddressSpace: GLOBAL_SPACE,
     }),
     'IpamDriver.RequestPool': (body) => this.#requestPool(poolWanted.parse(body)),
-    'IpamDriver.ReleasePool': async (body) => {
-      this.#asked.delete(poolReleased.parse(body).PoolID)
-      return {}
-    },
+    'IpamDriver.ReleasePool': (body) => this.#releasePool(poolReleased.parse(body)),
     'IpamDriver.RequestAddress': (body) => this.#requestAddress(addressWanted.parse(body)),
     'IpamDriver.ReleaseAddress': (body) => this.#releaseAddress(addressReleased.parse(body)),
   }
@@ -99,17 +105,28 @@ export class Driver {
     if (!subnet) throw new Refused(`--subnet is required: it must be a pool of ${await this.#known()}`)
     const PoolID = range ? `${canonical(subnet)} ${canonical(range)}` : canonical(subnet)
     const [pool] = await this.#pools(PoolID)
-    if (!this.#asked.has(PoolID)) this.#asked.set(PoolID, new Set())
+    // If this one fails, Docker would release what the other has.
+    if (this.#networks.has(pool.subnet))
+      throw new Refused(`another Docker network of this node has --subnet ${pool.subnet}`)
+    this.#networks.set(pool.subnet, { asked: new Set(), made: new Map() })
     return { PoolID, Pool: pool.subnet, Data: {} }
+  }
+
+  /** Of a network that could not be made whole, Docker does not release the addresses. */
+  async #releasePool({ PoolID }: z.infer<typeof poolReleased>) {
+    const { made = new Map() } = this.#networks.get(subnetOf(PoolID)) ?? {}
+    this.#networks.delete(subnetOf(PoolID))
+    for (const leaseId of made.values()) await this.#release(leaseId)
+    return {}
   }
 
   async #requestAddress({ PoolID, Address, Options }: z.infer<typeof addressWanted>) {
     const mac = Options?.[MAC]
-    const asked = this.#asked.get(PoolID)
-    const isAgain = (address: string) => asked === undefined || asked.has(address)
+    const asking = this.#networks.get(subnetOf(PoolID))
+    const isAgain = (address: string) => !this.#sawStart || asking === undefined || asking.asked.has(address)
     const isRepeated = isAgain(Address ?? '')
     // First of all: the endpoint may have it, whatever the answer is.
-    if (Address) asked?.add(Address)
+    if (Address) asking?.asked.add(Address)
     const pools = await this.#pools(PoolID)
     const [{ subnet, gateway }] = pools
     const wanted = Address || (Options?.RequestAddressType === GATEWAY ? gateway : '')
@@ -119,27 +136,32 @@ export class Driver {
     const holder = mac ? this.#endpoint(subnet, mac) : this.#infrastructure(subnet, wanted)
     const held = wanted === '' ? null : await this.#held(wanted)
     const isOwn = held?.owner?.kind === holder.kind && held.owner.uid === holder.uid
-    if (isOwn && mac && isRepeated) throw taken(held, mac)
+    if (isOwn && isRepeated) throw taken(held)
     if (isOwn && !mac) return answer(wanted)
     // One that its source has listed first has the name that the source gave it.
     const name = isOwn ? held.owner!.name : holder.name
     const lease = await this.#reserve({ ...holder, name }, pools, wanted)
-    if (wanted === '' && mac && lease.reused && isAgain(lease.address)) throw taken(lease, mac)
-    asked?.add(lease.address)
+    if (wanted === '' && lease.reused && isAgain(lease.address)) throw taken(lease)
+    asking?.asked.add(lease.address)
+    if (!mac) asking?.made.set(lease.address, lease.leaseId)
     return answer(lease.address)
   }
 
   /** Docker has removed the address from the endpoint. What is not of this node's network stays as it is. */
   async #releaseAddress({ PoolID, Address }: z.infer<typeof addressReleased>) {
-    this.#asked.get(PoolID)?.delete(Address)
+    const subnet = subnetOf(PoolID)
+    this.#networks.get(subnet)?.asked.delete(Address)
+    this.#networks.get(subnet)?.made.delete(Address)
     const lease = await this.#held(Address)
     const { kind = '', uid = '' } = lease?.owner ?? {}
-    const [subnet = ''] = PoolID.split(' ')
     const isOwn =
       [ENDPOINT_KIND, INFRASTRUCTURE].includes(kind) && `${uid}/`.startsWith(`${this.#name(subnet)}/`)
-    if (isOwn)
-      await this.#client.leases.release({ leaseId: lease!.leaseId, requestId: randomUUID() }, PATIENCE)
+    if (isOwn) await this.#release(lease!.leaseId)
     return {}
+  }
+
+  async #release(leaseId: string): Promise<void> {
+    await this.#client.leases.release({ leaseId, requestId: randomUUID() }, PATIENCE)
   }
 
   async #reserve(holder: Holder, pools: readonly Pool[], address: string): Promise<Lease> {
@@ -208,10 +230,18 @@ function canonical(cidr: string): string {
   return formatCidr(parsed)
 }
 
-function taken({ address, leaseId }: Lease, mac: string): Refused {
+/** Of a pool's id. */
+function subnetOf(id: string): string {
+  return id.split(' ')[0]!
+}
+
+function taken({ address, leaseId, owner }: Lease): Refused {
+  const { kind, name } = owner!
+  const other =
+    kind === ENDPOINT_KIND ? 'container has this MAC, or one with it' : 'network has it, or one that'
   return new Refused(
-    `${mac} has ${address} already (lease ${leaseId}): another container has this MAC, or one with it stopped while the driver was away. ` +
-      'Then its source proves it gone within minutes, or "ipledger release" ends the lease',
+    `${kind} ${name} has ${address} already (lease ${leaseId}): another ${other} ended while the driver was away. ` +
+      `If none has it, "ipledger release ${leaseId}" ends that`,
   )
 }
 

@@ -147,14 +147,22 @@ async function addressesOf(container: Docker.Container): Promise<readonly string
 
 const macOf = async (one: Docker.Container) => (await one.inspect()).NetworkSettings.Networks.blue!.MacAddress
 
-/** Every address of every namespace is leased, none is in two, and no other endpoint has a lease. */
-async function expectAgreement(): Promise<number> {
-  const running = await engine.docker.listContainers()
-  const found = await Promise.all(running.map(({ Id }) => addressesOf(engine.docker.getContainer(Id))))
-  expect((await leases()).map(({ address }) => address).sort()).toEqual(found.flat().sort())
-  expect(new Set(found.flat()).size).toBe(found.flat().length)
-  return found.flat().length
-}
+/**
+ * Every address of every namespace is leased, none is in two, and no other endpoint has a lease. Docker answers that a container has
+ * stopped before it gives the addresses back.
+ */
+const untilAgreed = (count: number) =>
+  waitFor(
+    async () => {
+      const running = await engine.docker.listContainers()
+      const found = await Promise.all(running.map(({ Id }) => addressesOf(engine.docker.getContainer(Id))))
+      expect((await leases()).map(({ address }) => address).sort()).toEqual(found.flat().sort())
+      expect(new Set(found.flat()).size).toBe(found.flat().length)
+      expect(found.flat()).toHaveLength(count)
+      return true
+    },
+    { every: 100, what: 'leases and namespaces to agree' },
+  )
 
 const createNetwork = (Name: string, ...Config: readonly object[]) =>
   engine.docker.createNetwork({
@@ -180,23 +188,40 @@ test('a network needs a pool, and Swarm has none', async () => {
 })
 
 test('the gateway of the pool has no lease; others and auxiliary addresses are infrastructure of node and network', async () => {
-  const bare = await createNetwork('bare', { Subnet: BARE, AuxiliaryAddresses: { router: '172.31.247.9' } })
+  const wanted = { Subnet: BARE, AuxiliaryAddresses: { router: '172.31.247.9' } }
+  const bare = await createNetwork('bare', wanted)
   const name = `${NODE}/${BARE}`
-  expect(await leases({})).toMatchObject([
+  const infrastructure = [
     { state: 'ACTIVE', owner: { kind: 'infrastructure', name, interface: 'gateway', node: NODE } },
     { address: '172.31.247.9', owner: { kind: 'infrastructure', name, interface: '172.31.247.9' } },
-  ])
-  const { IPAM } = await bare.inspect()
+  ]
+  expect(await leases({})).toMatchObject(infrastructure)
+  // Docker makes none of these, and would release what it was given for it.
+  await expect(createNetwork('other', wanted)).rejects.toThrow('another Docker network of this node')
+  await killDriver()
+  await startDriver()
+  await expect(createNetwork('other', wanted)).rejects.toThrow(
+    `infrastructure ${name} has 172.31.247.1 already`,
+  )
+  const Gateway = '172.31.247.2'
+  await expect(createNetwork('other', { ...wanted, Gateway })).rejects.toThrow(
+    `${name} has 172.31.247.9 already`,
+  )
+  // What it had got already went back.
+  expect(await leases({})).toMatchObject(infrastructure)
+  // It tells what it has.
+  await engine.stop()
+  await engine.start()
+  await expect(createNetwork('other', wanted)).rejects.toThrow('another Docker network of this node')
   await bare.remove()
   expect(await leases({})).toEqual([])
-  expect(IPAM!.Driver).toBe(DRIVER)
   await createNetwork('blue', { Subnet: SUBNET }, { Subnet: SUBNET6 })
   expect(await leases({})).toEqual([])
 })
 
 test('containers have what the ledger gave them; its source knows their names', async () => {
   const [one, two] = [await run('one'), await run('two')]
-  expect(await expectAgreement()).toBe(4)
+  await untilAgreed(4)
   const uid = `${NODE}/${SUBNET}/${await macOf(one)}`
   expect(await leases({ ownerUid: uid })).toMatchObject([
     { state: 'ACTIVE', owner: { node: NODE, name: uid } },
@@ -231,7 +256,7 @@ test('a restart is a new owner; a killed container gives its address back', asyn
   const before = await macOf(container)
   await container.restart({ t: 0 })
   expect(await macOf(container)).not.toBe(before)
-  expect(await expectAgreement()).toBe(4)
+  await untilAgreed(4)
   await container.kill()
   await waitFor(async () => (await leases()).length === 2, { what: 'the leases of the killed one to end' })
   await container.remove()
@@ -255,7 +280,7 @@ test('with an address and a MAC of its own it has both again at once; another wi
   await engine.docker.getContainer('double').remove()
   await expect(run('double', { ip: GATEWAY })).rejects.toThrow('ADDRESS_EXCLUDED')
   await engine.docker.getContainer('double').remove()
-  expect(await expectAgreement()).toBe(4)
+  await untilAgreed(4)
 })
 
 test.each(['SIGTERM', 'SIGKILL'] as const)(
@@ -265,7 +290,7 @@ test.each(['SIGTERM', 'SIGKILL'] as const)(
     await engine.stop(signal)
     await engine.start()
     expect(await held()).toEqual(before)
-    await expectAgreement()
+    await untilAgreed(4)
     // It has told the driver what it has, and has it once.
     await expect(run('double', { ip: '172.31.248.77', mac: MAC })).rejects.toThrow(AGAIN)
     await engine.docker.getContainer('double').remove()
@@ -320,7 +345,7 @@ test('an endpoint whose lease was lost, and that its source has listed since, is
   expect(adopted).toMatchObject({ state: 'ACTIVE', owner: { kind: 'endpoint', name: `${NODE}/one` } })
   await tellPool()
   expect(await tell(address!, (await macOf(one))!)).toMatchObject({ Address: `${address}/24` })
-  await expectAgreement()
+  await untilAgreed(4)
 })
 
 test('it releases nothing that is not of its node and network', async () => {
@@ -339,7 +364,7 @@ test('it releases nothing that is not of its node and network', async () => {
     await call.ok('LeaseService/Release', { leaseId })
   }
   expect(await ask('IpamDriver.ReleaseAddress', { PoolID: SUBNET, Address: '172.31.248.200' })).toEqual({})
-  await expectAgreement()
+  await untilAgreed(4)
 })
 
 test('a socket has one driver; what is no call of Docker is answered all the same', async () => {
@@ -358,7 +383,7 @@ test('a driver that is back within seconds misses nothing; one that stays away l
   const stopping = short.stop({ t: 0 })
   await startDriver()
   await stopping
-  expect(await expectAgreement()).toBe(6)
+  await untilAgreed(6)
   await waitFor(async () => (await call.ok('LivenessService/ListSightings', { address: leak })).sightings, {
     every: 200,
     what: 'it to be listed',
@@ -391,17 +416,22 @@ test('50 at a time: no address twice, none leaked', async () => {
   const begun = performance.now()
   const many = await Promise.all(names.map((name) => run(name)))
   const started = performance.now()
-  await waitFor(async () => (await expectAgreement()) === 106, { what: 'all to have their addresses' })
+  await untilAgreed(106)
   await remove(many)
   console.log(
     `50 containers started in ${(started - begun).toFixed(0)} ms, removed in ${(performance.now() - started).toFixed(0)} ms`,
   )
   expect(await leases({ states: ['QUARANTINED'] })).toEqual([])
-  expect(await expectAgreement()).toBe(6)
+  await untilAgreed(6)
 }, 300_000)
 
 test('without its containers nothing is held', async () => {
   await remove(await containers())
-  await engine.docker.getNetwork('blue').remove()
+  const isRemoved = () =>
+    engine.docker
+      .getNetwork('blue')
+      .remove()
+      .then(() => true)
+  await waitFor(isRemoved, { every: 100, what: 'the network to have no endpoints' })
   expect(await leases({})).toEqual([])
 })
