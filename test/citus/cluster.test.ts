@@ -30,9 +30,9 @@ const networks: Awaited<ReturnType<typeof freshNetwork>>[] = []
 beforeAll(async () => {
   cluster = await startCluster()
   await cluster.migrate()
-  await cluster.logIns()
   ledger = await openTestLedger(cluster.serviceUrl, { losesNothing: true })
-  for (let i = 0; i < 6; i += 1) networks.push(await freshNetwork(ledger))
+  // By their names, no fewer than 5 are in each of the two shards.
+  for (let i = 0; i < 12; i += 1) networks.push(await freshNetwork(ledger))
 })
 afterAll(async () => {
   await ledger?.close()
