@@ -5,6 +5,7 @@ import { hostname } from 'node:os'
 import { extname, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { AgentOptions } from '../agent/agent.ts'
+import type { DriverOptions } from '../docker/driver.ts'
 import { connected } from './ask.ts'
 import { SilentExit } from './failure.ts'
 import { list, whole } from './readers.ts'
@@ -64,6 +65,31 @@ Needs root, and the programs ip and nsenter. Register and enable its source firs
       await agent.run(signal, () =>
         console.log(`ipledger agent: node ${node}, network ${network}, listening on ${socket}`),
       )
+    },
+  }),
+  command('docker-driver', {
+    about: 'run on a node: hand out addresses to containers of Docker, as its IPAM driver',
+    options: [
+      ['--network <name>', 'network of the ledger', 'default'],
+      ['--node <name>', 'this node, as the token has it', hostname()],
+      ['--socket <path>', 'where Docker calls; it names the driver', '/run/docker/plugins/ipledger.sock'],
+    ],
+    help: `
+Needs root. The subnet of a Docker network must be a pool:
+  ipledger pool create blue --cidr 10.9.0.0/24 --gateway 10.9.0.1
+  docker network create --ipam-driver ipledger --subnet 10.9.0.0/24 blue`,
+    async run({ socket, ...options }: DriverOptions & { readonly socket: string }) {
+      const { Driver } = await import('../docker/driver.ts')
+      const { listenForDocker } = await import('../docker/plugin.ts')
+      const { createLogger } = await import('../telemetry.ts')
+      const { readConfig } = await import('../config.ts')
+      const log = createLogger(readConfig().logLevel)
+      const { stopped } = awaitSignals(log)
+      await using _ = await listenForDocker(socket, new Driver(options, await connected(), log))
+      console.log(
+        `ipledger docker-driver: node ${options.node}, network ${options.network}, listening on ${socket}`,
+      )
+      await stopped
     },
   }),
   command('bench [lines...]', {

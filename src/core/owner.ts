@@ -18,6 +18,17 @@ export type Owner = {
 /** Of spare addresses that a node's agent holds for an outage. */
 export const RESERVE_KIND = 'reserve'
 
+/** Of an interface of a container on a Docker network whose addresses the driver (`ipledger docker-driver`) hands out. */
+export const ENDPOINT_KIND = 'endpoint'
+
+/**
+ * Docker tells an IPAM driver neither the network's id nor the container, and asks it while its API is not up yet. A subnet is in
+ * one Docker network of a node, and its driver and its source both know it.
+ */
+export function endpointUid(node: string, subnet: string, mac: string): string {
+  return `${node}/${subnet}/${mac.toLowerCase()}`
+}
+
 /** Text without control characters, so that the separator makes keys unambiguous. */
 export const SEPARATOR = '\u001f'
 

@@ -1,5 +1,5 @@
 /**
- * A Docker Engine, asked over its socket or TCP: the containers that have an address on one of its networks.
+ * A Docker Engine: the containers that have an address on one of its networks. Of a network of our driver see `docker-endpoints.ts`.
  *
  * - A container is alive until `docker rm`, in every state. One that lost its address with a stop is in no list; a look-up finds it.
  * - The epoch is the engine's own id, which lies in its data root beside its containers: a restart keeps it, a new engine has another.
@@ -9,13 +9,13 @@
  */
 import { z } from 'zod'
 import { TERMINAL } from '../core/event.ts'
-import type { Owner } from '../core/owner.ts'
-import { type Answered, createGetJson, failure, readAnswer } from './get-json.ts'
-import { type DockerSettings, engineOf, type Secrets } from './settings.ts'
+import { ENDPOINT_KIND, type Owner } from '../core/owner.ts'
+import { checkDriver, openEndpoints } from './docker-endpoints.ts'
+import { Engine, LARGEST_LIST } from './docker-engine.ts'
+import { type Answered, failure, readAnswer } from './get-json.ts'
+import type { DockerSettings, Secrets } from './settings.ts'
 import { draftOf, type GivenEntry, type LookUp, type PulledSource } from './source.ts'
 
-const LARGEST_LIST = 64 * 1024 * 1024
-const LARGEST_ANSWER = 4 * 1024 * 1024
 /** An id or a name; nothing else goes into a path. */
 const REFERENCE = /^[A-Za-z0-9][A-Za-z0-9_.-]*$/
 /** An id, or as much of it as people write; the engine itself accepts one digit. */
@@ -43,58 +43,40 @@ const inspected = z.object({
   Name: z.string(),
   State: z.object({ Status: z.string() }),
 })
-const identity = z.object({ ID: z.string().min(1) })
-const network = z.object({ Id: z.string().min(1), Name: z.string() })
 
 export function openDocker(
   node: string,
   settings: DockerSettings,
   secrets: Secrets | undefined,
 ): PulledSource {
-  const getJson = createGetJson(secrets)
+  const engine = new Engine(settings, secrets)
+  if (settings.kind === ENDPOINT_KIND) return openEndpoints(node, engine)
   const prefix = node === '' ? '' : `${node}/`
-  const engine = engineOf(settings)
-  const [base, options] = engine.startsWith('unix:')
-    ? ['http://docker', { socketPath: engine.slice('unix:'.length) }]
-    : [engine, {}]
-
-  const answerTo = (path: string, signal: AbortSignal, largest = LARGEST_ANSWER) =>
-    getJson(new URL(base + path), largest, signal, options)
-  const get = async <T>(what: z.ZodType<T>, path: string, signal: AbortSignal, largest?: number) =>
-    readAnswer(what, await answerTo(path, signal, largest))
-
   return {
     async list(signal) {
-      const before = await get(identity, '/info', signal)
-      const { Id: networkId, Name: networkName } = await get(network, `/networks/${settings.network}`, signal)
-      // The engine also accepts the beginning of an id.
-      if (settings.network !== networkId && settings.network !== networkName) {
-        throw new Error(`the engine takes ${settings.network} for the network ${networkName}`)
-      }
       const filters = encodeURIComponent(JSON.stringify({ label: settings.labels }))
       const path = `/containers/json?all=true&filters=${filters}`
-      const containers = await get(z.array(z.unknown()), path, signal, LARGEST_LIST)
-      const after = await get(identity, '/info', signal)
-      // Engines that only speak the same API may have another id each time.
-      if (before.ID !== after.ID) throw new Error(`the engine was ${before.ID} and then ${after.ID}`)
-
+      const { id, result } = await engine.read(signal, async ({ Id, IPAM }) => {
+        checkDriver(IPAM?.Driver, settings.kind)
+        return { Id, containers: await engine.get(z.array(z.unknown()), path, signal, LARGEST_LIST) }
+      })
       const draft = draftOf(
         listed.transform((one) => ({ ...describe(one, prefix), kind: settings.kind })),
-        attached.transform((one) => addressesOf(one, settings.network, networkId)),
+        attached.transform((one) => addressesOf(one, settings.network, result.Id)),
       )
-      containers.forEach(draft.add)
-      return draft.listing(before.ID)
+      result.containers.forEach(draft.add)
+      return draft.listing(id)
     },
 
     async lookUp({ owner, epoch }, signal) {
       const unknown = (detail: string): LookUp => ({ answer: 'unknown', detail })
       const reference = referenceTo(owner, prefix)
       if (reference === null) return unknown(`${owner.name} names no container of this engine`)
-      const answered = await answerTo(`/containers/${reference}/json`, signal)
+      const answered = await engine.answerTo(`/containers/${reference}/json`, signal)
       if (isNoSuchContainer(answered, reference)) {
         // An engine that was set up anew since the last list, on another data root or at this address, knows nothing of it.
-        const { ID } = await get(identity, '/info', signal)
-        if (ID !== epoch) return unknown(`the engine was ${epoch} and is ${ID}, and has no such container`)
+        const id = await engine.id(signal)
+        if (id !== epoch) return unknown(`the engine was ${epoch} and is ${id}, and has no such container`)
         return { answer: 'gone', detail: `no such container: ${reference}` }
       }
       const { Id, Name, State } = readAnswer(inspected, answered)

@@ -8,6 +8,7 @@ import { z } from 'zod'
 import { StartRefused } from '../config.ts'
 import { formatValue, parseLenientAddress } from '../core/address.ts'
 import type { SourceDeclaration, SourceKind } from '../core/event.ts'
+import { ENDPOINT_KIND } from '../core/owner.ts'
 import { invalid, type Refusal } from '../core/refusal.ts'
 
 const MOST_LABELS = 16
@@ -39,7 +40,7 @@ const dockerFields = z.strictObject({
     .default('container'),
   labels: z.array(line(253)).max(MOST_LABELS, `must be at most ${MOST_LABELS}`).default([]),
 })
-const docker = dockerFields.superRefine(({ host, port, tls, socketPath }, context) => {
+const docker = dockerFields.superRefine(({ host, port, tls, socketPath, kind, labels }, context) => {
   const refuse = (field: string, message: string) =>
     context.addIssue({ code: 'custom', path: [field], message })
   if (host !== undefined && socketPath !== undefined)
@@ -49,6 +50,7 @@ const docker = dockerFields.superRefine(({ host, port, tls, socketPath }, contex
   if (host === undefined && tls !== undefined)
     refuse('tls', 'is for an engine that is reached by host and port')
   if (host !== undefined && !URL.canParse(engineOf({ host, port }))) refuse('host', HOST)
+  if (kind === ENDPOINT_KIND && labels.length > 0) refuse('labels', 'endpoints have none')
 })
 
 const kubernetes = z
@@ -110,6 +112,11 @@ export function checkDeclaration({ kind, node, ownerKinds, settings }: SourceDec
     return invalid('sight.node', 'an API server sees its whole cluster; each pod names its node')
   // It would answer that there is none of any other kind.
   const sees = kind === 'kubernetes' ? 'pod' : kind === 'docker' ? (read as DockerSettings).kind : null
+  if (sees === ENDPOINT_KIND && node === '')
+    return invalid(
+      'sight.node',
+      'required: endpoints are named by the node that "ipledger docker-driver" has',
+    )
   if (sees === null || ownerKinds.every((one) => one === sees)) return null
   const why = `must be ${sees}: a source of kind ${kind} with these settings sees no other`
   return invalid('sight.ownerKinds', why)

@@ -14,7 +14,7 @@ import Docker from 'dockerode'
 import { waitFor } from '../support/wait-for.ts'
 
 export const BUSYBOX = '/bin/busybox'
-const IMAGE = 'busybox:test'
+export const IMAGE = 'busybox:test'
 const PATH = '/usr/sbin:/usr/bin:/sbin:/bin'
 const START_MS = 60_000
 const LONGEST_STOP_MS = 20_000

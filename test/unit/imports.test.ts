@@ -26,8 +26,9 @@ const STANDS_ON: Readonly<Record<string, readonly string[]>> = {
   cni: ['client'],
   // It is given its logger.
   agent: ['cni', 'telemetry.ts'],
+  docker: ['cni', 'telemetry.ts'],
   import: ['cni'],
-  cli: ['serve.ts', 'agent', 'import'],
+  cli: ['serve.ts', 'agent', 'docker', 'import'],
   'main.ts': ['cli'],
   // Nothing imports these: they are programs.
   demo: ['cli'],
