@@ -134,6 +134,7 @@ test('quarantine and reap say why; a reap names the version that was looked at',
   expect(await reap(lease.version)).toMatchObject({ code: 0 })
   expect((await run('events --type lease.reaped')).stdout).toMatch(/ it was a printer\n$/)
 
+  expect((await run('pool list -o name')).stdout.split('\n')).toContain('web')
   await reserved('lost', '--node gone-1')
   const { network } = await json<{ network: { head: string } }>('network get')
   const late = await reserved('later', '--node gone-1')
