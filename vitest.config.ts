@@ -6,10 +6,11 @@ const shared = { testTimeout: 90_000, hookTimeout: 120_000, pool: 'forks' as con
 /** What needs no PostgreSQL. */
 const PLAIN = ['client', 'core', 'simulation', 'sources', 'unit']
 /**
- * Starts a Docker Engine, a Patroni, a PgBouncer, a Prometheus or Python, makes network namespaces: only where Debian's packages are
+ * Starts a browser, a Docker Engine, a Patroni, a PgBouncer, a Prometheus or Python, makes network namespaces: only where Debian's packages are
  * installed; the Engine, Patroni and the namespaces as root.
  */
 const SERVERS = [
+  { name: 'browser', wanted: process.env.IPLEDGER_TEST_BROWSER },
   { name: 'citus', wanted: process.env.IPLEDGER_TEST_POSTGRES === 'citus' },
   { name: 'docker', wanted: process.env.IPLEDGER_TEST_DOCKER },
   { name: 'failover', wanted: process.env.IPLEDGER_TEST_PATRONI },

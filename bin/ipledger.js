@@ -26,20 +26,26 @@ if (process.env.npm_command === 'exec') {
   setInterval(() => process.ppid !== parent && child.kill('SIGTERM'), 200).unref()
 }
 child.on('error', (error) => {
-  console.error(`ipledger: cannot run ${node}: ${error.message}`)
+  // Its binary wants glibc: musl has no loader for it.
+  const why =
+    error.code === 'ENOENT'
+      ? 'this system lacks what it is linked to (glibc): run ipledger with Node.js 26 of its own'
+      : error.message
+  console.error(`ipledger: cannot run ${node}: ${why}`)
   process.exit(1)
 })
 child.on('exit', (code, signal) => process.exit(signal === null ? code : 128 + constants.signals[signal]))
 
-/** The package "node" has the binary that its install script put there, in a package's own or in a shared node_modules. */
+/** Of the optional package for this platform, in the package's own node_modules or a shared one; else the one that runs this, if it is new enough. */
 function findNode() {
+  const { platform, arch, versions } = process
+  const name = `node${platform === 'darwin' && arch === 'arm64' ? '-bin' : ''}-${platform}-${arch}`
   try {
-    const binary = join(dirname(createRequire(import.meta.url).resolve('node/package.json')), 'bin', 'node')
-    if (existsSync(binary)) return binary
+    return join(dirname(createRequire(import.meta.url).resolve(`${name}/package.json`)), 'bin', 'node')
   } catch {}
-  if (Number.parseInt(process.versions.node, 10) >= 26) return process.execPath
+  if (Number.parseInt(versions.node, 10) >= 26) return process.execPath
   console.error(
-    `ipledger: the Node.js that it runs on is missing. Run "npm ci" in ${root} (without --ignore-scripts), where it was installed as a package "npm rebuild node", or use Node.js 26.`,
+    `ipledger: the package ${name}, the Node.js 26 that it runs on, is missing: install it without --omit=optional, or run ipledger with Node.js 26.`,
   )
   process.exit(1)
 }

@@ -39,7 +39,7 @@ create view ipledger_audit.pool_names as
     from ipledger.event e
     left join ipledger.pool p on p.network_id = e.network_id and p.pool_id = e.seq
    where e.address is null and e.type = 'pool.created';
-comment on view ipledger_audit.pool_names is $$Every pool that there ever was, by its number.
+comment on view ipledger_audit.pool_names is $$Every pool that there ever was, by its number. A helper of other views; view `event` has the name.
 Columns: network; pool_id (number of the event that made it); pool (its present name, or its first one if it is deleted).
 Example: select pool from pool_names where network = 'default' and pool_id = 2;$$;
 

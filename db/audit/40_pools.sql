@@ -126,7 +126,7 @@ create function ipledger_audit.pool_parts(cidr cidr, length int) returns table (
   )
   select x.part, x.first_address from x
 $$;
-comment on function ipledger_audit.pool_parts(cidr, int) is $$The equal parts of a CIDR, by the length of their masks. Columns: part (0, 1, …); first_address (the part's CIDR).
+comment on function ipledger_audit.pool_parts(cidr, int) is $$The equal parts of a CIDR, by the length of their masks. A helper of pool_map. Columns: part (0, 1, …); first_address (the part's CIDR).
 Example: select part, first_address from pool_parts('10.8.64.0/20', 24);$$;
 
 create view ipledger_audit.pool_map as

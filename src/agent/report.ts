@@ -11,7 +11,7 @@ import type { Attachments } from '../cni/attachments.ts'
 import { attachmentsIn } from '../cni/cache.ts'
 import type { CniOwner } from '../cni/call.ts'
 import { isAway } from '../cni/commands.ts'
-import { containerOf, namespaceAt, type Scan, type scanNode } from '../cni/namespaces.ts'
+import { containerOf, namespaceAt, type Scan, type scanNode, UNREAD } from '../cni/namespaces.ts'
 import { attachmentKey, RESERVE_KIND } from '../core/owner.ts'
 import {
   type BeginSnapshotResponse,
@@ -139,8 +139,12 @@ export class Reporter {
   async #answer(verifications: readonly Verification[], scan: Scan): Promise<void> {
     const { client, network, source } = this.#options
     const running = [...scan.namespaces.values()].flatMap(({ pid }) => (pid && containerOf(pid)) || [])
-    const owners = new Set([...this.#ownersOf(scan).values(), ...running].map(identityOf))
-    const verdicts = verifications.map((one) => this.#verdictOn(one, scan, owners))
+    const cached = this.#cached()
+    const here = cached.filter(({ namespace }) => scan.namespaces.has(namespace!))
+    const owners = new Set([...here.map(({ owner }) => owner), ...running].map(identityOf))
+    const unread = cached.filter(({ namespace }) => namespace === UNREAD)
+    const hidden = new Set(unread.map(({ owner }) => identityOf(owner)))
+    const verdicts = verifications.map((one) => this.#verdictOn(one, scan, owners, hidden))
     await client.liveness.reportVerdicts({ network, source, epoch: this.#epoch, verdicts })
   }
 
@@ -148,7 +152,9 @@ export class Reporter {
   #entries(scan: Scan, holders: Holders): Entry[] {
     const { node, bridge, spares } = this.#options
     const seen = scan.seen.filter(({ address, isConnected }) => isConnected || holders.has(address))
-    const cached = this.#ownersOf(scan)
+    const cached = new Map(
+      this.#cached().map(({ owner, namespace }) => [`${namespace} ${owner.interface}`, owner]),
+    )
     const times = Map.groupBy(seen, ({ address }) => address)
     const entries = seen.map(({ address, interface: on, namespace }): Entry => {
       const inside = scan.namespaces.get(namespace)
@@ -167,16 +173,19 @@ export class Reporter {
     return [...spares.listed(), ...entries]
   }
 
-  /** The owner of each namespace and interface, from the container runtime's cache. */
-  #ownersOf({ namespaces }: Scan): ReadonlyMap<string, CniOwner> {
+  /** Owners and their namespaces, from the container runtime's cache. */
+  #cached() {
     const all = attachmentsIn(this.#options.cniCache)
-    const placed = all.map(({ owner, netns }) => ({ owner, namespace: namespaceAt(netns) }))
-    const here = placed.filter(({ namespace }) => namespaces.has(namespace!))
-    return new Map(here.map(({ owner, namespace }) => [`${namespace} ${owner.interface}`, owner]))
+    return all.map(({ owner, netns }) => ({ owner, namespace: namespaceAt(netns) }))
   }
 
   /** A workload is gone if no namespace of this node has its address or belongs to it. */
-  #verdictOn({ id, owner, address }: Verification, scan: Scan, owners: ReadonlySet<string>) {
+  #verdictOn(
+    { id, owner, address }: Verification,
+    scan: Scan,
+    owners: ReadonlySet<string>,
+    hidden: ReadonlySet<string>,
+  ) {
     const { node, spares } = this.#options
     const verdict = (answer: LookUpAnswer, detail: string) => ({ id, answer, detail })
     if (owner!.kind === RESERVE_KIND && spares.isAlive(owner!.uid))
@@ -185,7 +194,8 @@ export class Reporter {
       return verdict(LookUpAnswer.LIVE, `${address} is configured on this node`)
     if (owners.has(identityOf(owner!)))
       return verdict(LookUpAnswer.LIVE, 'its namespace is there, without the address')
-    if (!scan.complete) return verdict(LookUpAnswer.ERROR, 'not every namespace could be read')
+    if (!scan.complete || hidden.has(identityOf(owner!)))
+      return verdict(LookUpAnswer.ERROR, 'not every namespace could be read')
     return verdict(LookUpAnswer.GONE, `no namespace of ${node} has it`)
   }
 }

@@ -22,6 +22,12 @@ export async function connected(): Promise<IpledgerClient> {
   return createClient({ url, token, tls: Object.fromEntries(files) })
 }
 
+/** Said before a command that ends much: it must be the server and the network that were meant. */
+export async function announce(what: string, network: string): Promise<void> {
+  const { readConfig } = await import('../config.ts')
+  console.error(`${what}: ${readConfig().clientUrl}, ${network}`)
+}
+
 export async function ask<I extends DescMessage, O extends DescMessage>(
   method: DescMethodUnary<I, O>,
   request: MessageInitShape<I>,

@@ -3,7 +3,7 @@ import { InvalidArgumentError, Option } from 'commander'
 import { AuditService } from '../gen/ipledger/v1/audit_pb.ts'
 import { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
 import type { Anchor } from '../ledger/verify.ts'
-import { ask, everyPage } from './ask.ts'
+import { announce, ask, everyPage } from './ask.ts'
 import { SilentExit, UsageError } from './failure.ts'
 import type { RecoverOptions, VerifyOptions } from './on-database.ts'
 import { type Format, outputOption } from './print.ts'
@@ -50,20 +50,21 @@ old tables until it commits.`,
     options: [
       ['--why <text>', 'the reason, or with --end why it is safe; goes into the log'],
       ['--above <number>', 'a lease id or number that was answered and that this log may lack', numberOf],
+      ['--all', 'every network'],
       ['--end', 'end the recovery of one network: you say that it is safe'],
       ['--database', 'before anything serves: go to the database itself'],
       outputOption(),
     ],
     required: ['why'],
     help: `
-Asks the server of IPLEDGER_URL; of all networks, if none is named. A restored dump and a failover are found out without it. It is for
+Asks the server of IPLEDGER_URL. A restored dump and a failover are found out without it. It is for
 what the database cannot know: a copy of the whole data directory, a disk that was set back, an import into a new installation.
 Numbers of the new era are above all earlier ones; with --above, also above that one. Recovery ends by itself when each enabled
 source has reported twice; a network without sources waits for:
   ipledger recover --end <network> --why "nothing runs there yet"
 
 Examples:
-  ipledger recover --database --why "volume set back to the snapshot of 02:00"
+  ipledger recover --all --database --why "volume set back to the snapshot of 02:00"
   ipledger recover tenant-7 --why "volume set back to the snapshot of 02:00" --above tenant-7/48213`,
     run: recover,
   }),
@@ -102,13 +103,20 @@ async function verify(options: VerifyOptions & { readonly server?: boolean }): P
   if (!answer.complete || answer.findings.length > 0) throw new SilentExit()
 }
 
-type Recover = RecoverOptions & { readonly end?: boolean; readonly database?: boolean }
+type Recover = RecoverOptions & {
+  readonly all?: boolean
+  readonly end?: boolean
+  readonly database?: boolean
+}
 
 async function recover(options: Recover, network: string | undefined): Promise<void> {
   const { why, above, end, output } = options
-  if ((end === true || above !== undefined) && network === undefined)
+  if (network === undefined && (end === true || above !== undefined))
     throw new UsageError('Say which network: ipledger recover NETWORK …')
+  if ((network === undefined) !== (options.all === true))
+    throw new UsageError('Say which network, or --all: ipledger recover NETWORK …')
   if (options.database === true) return (await load()).runRecover(network, options)
+  await announce('ipledger recover', network === undefined ? 'all networks' : `network ${network}`)
   const { beginRecovery, endRecovery, listNetworks } = NetworkService.method
   if (end === true)
     return printAnswer(output, endRecovery, await ask(endRecovery, { network: network!, why }))

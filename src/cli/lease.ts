@@ -1,8 +1,8 @@
 /** Leases: reserve, confirm, release, quarantine, reap, labels; lists, and watch. */
-import { create, toJson } from '@bufbuild/protobuf'
+import { create, type MessageInitShape, toJson } from '@bufbuild/protobuf'
 import { LeaseService, WatchLeasesResponseSchema } from '../gen/ipledger/v1/lease_pb.ts'
 import { type Lease, Removal } from '../gen/ipledger/v1/types_pb.ts'
-import { ask, connected } from './ask.ts'
+import { announce, ask, connected, everyPage } from './ask.ts'
 import { leaseHistory } from './audit.ts'
 import { UsageError } from './failure.ts'
 import { type Format, JSON_ANSWERS, sheet, time } from './print.ts'
@@ -105,6 +105,8 @@ Examples:
       ['--version <n>', 'with a lease: its version when you looked ("lease get")'],
       ['--node <name>', 'all leases of a node that is gone for good'],
       ['--head <n>', 'with --node: the head of the log when you found out ("network get")'],
+      ['--dry-run', 'with --node: only show the leases there', null],
+      ['-y, --yes', 'with --node: do not ask', null],
     ],
     help: `
 It must be true: a machine that only lost its network still uses its addresses. A node is not reaped while one of its sources
@@ -114,16 +116,44 @@ its addresses under its new name first.
 Examples:
   ipledger reap default/42 --version 57 --why "node-3 was scrapped on Monday"
   ipledger reap --node n3 --head 48213 --why "power is off, PDU port 7"`,
-    run: (request) => {
-      if (request.node)
-        console.error(
-          `If ${request.node} was renamed, its new source must list what runs there first ("source list"): else it is freed.`,
-        )
-      return ask(method.reap, request)
-    },
+    run: (request, options: Reap) => (request.node ? reapNode(request, options) : ask(method.reap, request)),
     show: ({ leases }) => (leases.length === 1 ? leaseSheet(leases[0]) : leaseTable(leases)),
   }),
 ]
+
+type Reap = { readonly dryRun?: boolean; readonly yes?: boolean }
+
+/** Shows what is placed there, and on a terminal asks. A program says --yes. */
+async function reapNode(
+  request: MessageInitShape<typeof method.reap.input>,
+  { dryRun = false, yes = false }: Reap,
+) {
+  const { network = 'default', node = '' } = request
+  await announce('ipledger reap', `network ${network || 'default'}, node ${node}`)
+  const { leases } = await everyPage(method.listLeases, { network, node })
+  if (dryRun) return create(method.reap.output, { leases })
+  console.error(leaseTable(leases))
+  console.error(
+    `If ${node} was renamed, its new source must list what runs there first ("source list"): else it is freed.`,
+  )
+  if (
+    !yes &&
+    !(await confirmed(
+      `End these ${leases.length} leases, but for those that a source of another node lists? [y/N] `,
+    ))
+  )
+    throw new UsageError('Nothing was done: say --yes.')
+  return ask(method.reap, request)
+}
+
+async function confirmed(question: string): Promise<boolean> {
+  if (!process.stdin.isTTY) return false
+  const { createInterface } = await import('node:readline/promises')
+  const terminal = createInterface({ input: process.stdin, output: process.stderr })
+  const answer = await terminal.question(question)
+  terminal.close()
+  return /^y(es)?$/i.test(answer.trim())
+}
 
 const lease = group(
   'lease',

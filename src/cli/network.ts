@@ -1,6 +1,7 @@
 /** Networks: create, list, get, update; the end of a hold. */
 import { LivenessService } from '../gen/ipledger/v1/liveness_pb.ts'
 import { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
+import { announce, ask } from './ask.ts'
 import { group, verb } from './verb.ts'
 
 const { method } = NetworkService
@@ -34,6 +35,10 @@ export const networkCommands = group(
   verb('resume [network]', LivenessService.method.resumeHold, {
     about: 'end holds: an operator says that the missing workloads are gone, or that the clock is right',
     fields: [['--cause <cause>', 'only this hold (default: all of them)']],
+    run: async (request) => {
+      await announce('ipledger network resume', `network ${request.network || 'default'}`)
+      return ask(LivenessService.method.resumeHold, request)
+    },
     help: '\nExample:\n  ipledger network resume --cause too-many-reaps --why "node-1 was drained at noon"',
   }),
 )

@@ -6,12 +6,15 @@ import { Help, Option } from 'commander'
 /** As the API answers: fields without content are there. */
 export const JSON_ANSWERS = { alwaysEmitImplicit: true } as const
 
-/** `wide`: of each thing all that the API says. */
-export const FORMATS = ['json', 'yaml', 'wide'] as const
+/** `wide`: of each thing all that the API says; `name`: what other commands take for it. */
+export const FORMATS = ['json', 'yaml', 'wide', 'name'] as const
 export type Format = (typeof FORMATS)[number]
 
 export const outputOption = () =>
-  new Option('-o, --output <format>', 'json, yaml: the answer of the API; wide: every field').choices(FORMATS)
+  new Option(
+    '-o, --output <format>',
+    'json, yaml: the answer of the API; wide: every field; name: only names',
+  ).choices(FORMATS)
 
 /** By the format, for people without one. */
 export async function print(format: Format | undefined, value: unknown, people: () => string): Promise<void> {

@@ -176,8 +176,20 @@ export function printAnswer<O extends DescMessage>(
   const { nextPageToken: next } = answer as { readonly nextPageToken?: string }
   const more = next ? `\n\nThere is more: --all for everything, --page-token ${next} for the next page.` : ''
   const isWide = format === 'wide' && listIn(output) !== undefined
-  const text = () => (isWide ? answerText(output, answer, true) : people()) + more
+  const text = () =>
+    format === 'name'
+      ? namesIn(output, answer)
+      : (isWide ? answerText(output, answer, true) : people()) + more
   return print(format, toJson(output, answer, JSON_ANSWERS), text)
+}
+
+/** Of the things in an answer, a line each: ids of leases, names of all else. */
+function namesIn<O extends DescMessage>(output: O, answer: MessageShape<O>): string {
+  const list = listIn(output)
+  const one = output.fields.find(({ fieldKind }) => fieldKind === 'message')
+  const at = (field: typeof list | typeof one) => (answer as Tree)[field?.localName ?? '']
+  const things = (list === undefined ? [at(one)] : at(list)) as readonly Tree[]
+  return things.map((thing) => String(thing.leaseId ?? thing.name ?? thing.id ?? '')).join('\n')
 }
 
 /** An empty list or map says nothing by itself: with one, a mask names every field that is to change. */

@@ -1,5 +1,4 @@
 /** Follows the leases of a network through lost connections, restarts and restores, without missing or repeating anything. */
-import { setTimeout as delay } from 'node:timers/promises'
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import type { Client } from '@connectrpc/connect'
 import type {
@@ -9,6 +8,7 @@ import type {
   WatchLeasesResponse,
 } from '../gen/ipledger/v1/lease_pb.ts'
 import { CallFailed } from './call-failed.ts'
+import { pause } from './pause.ts'
 
 /** Changes that belong together. */
 export type Watched = {
@@ -94,7 +94,7 @@ export async function* watchLeases(
       }
       onTrouble?.(error)
       const wait = error.retryAfterMs ?? FIRST_WAIT_MS * 2 ** Math.min(failed, 10)
-      await delay(Math.min(wait, LONGEST_WAIT_MS), undefined, { signal }).catch(() => {})
+      await pause(Math.min(wait, LONGEST_WAIT_MS), signal).catch(() => {})
     } finally {
       // A caller that has seen enough keeps no connection.
       silent.abort()

@@ -49,6 +49,7 @@ const ASIDE_MS = 3_600_000
 export class Attachments {
   readonly #dir: string
   readonly #warn: (message: string) => void
+  readonly #waiting = new Set<string>()
 
   constructor(stateDir: string, warn: (message: string) => void) {
     this.#dir = join(stateDir, 'attachments')
@@ -92,7 +93,16 @@ export class Attachments {
   }
 
   delivered(key: Key): void {
-    rmSync(this.#path(key), { force: true })
+    const path = this.#path(key)
+    rmSync(path, { force: true })
+    this.#waiting.delete(path)
+  }
+
+  /** It can't be delivered yet. Said once. */
+  waits(file: AttachmentFile, because: string): void {
+    const path = this.#path(file)
+    if (!this.#waiting.has(path)) this.#warn(`${path} waits: ${because}`)
+    this.#waiting.add(path)
   }
 
   /** It can't be delivered as it is. */

@@ -12,7 +12,7 @@ import { type Answer, addresses } from './answer.ts'
 import type { AttachmentFile, Attachments } from './attachments.ts'
 import { type Call, type CniOwner, ownerOf } from './call.ts'
 import { CniError } from './cni-error.ts'
-import { namespaceAt, OWN, type Scan } from './namespaces.ts'
+import type { Scan } from './namespaces.ts'
 
 /** Where a command runs. */
 export type Context = {
@@ -117,7 +117,8 @@ function nodeOf({ node }: Pick<Context, 'node'>, file?: AttachmentFile | null): 
 /**
  * Releases the attachments that DEL was called for, of this network or of all (null), once nothing on the node has their addresses.
  * The interface is checked first, then every namespace: the attachment's own may have another path by now, and its path may be of
- * another. One that the service refuses, or whose path cannot be read, is set aside. Answers how many remain.
+ * another. One whose namespace cannot be read may be configured, and remains. One that the service refuses is set aside. Answers how
+ * many remain.
  *
  * @throws CallFailed the service gave no final answer: at once if it would give none to another either, else after the others
  */
@@ -129,7 +130,7 @@ async function deliverAll(network: string | null, context: Context): Promise<num
   const pending = attachments.files('removed', network)
   if (pending.length === 0) return 0
   const interfaces = pending.map(({ netns, owner }) => ({ netns, interface: owner.interface }))
-  const configured = await namespaces.addressesOf([...interfaces, { netns: OWN, interface: 'lo' }])
+  const configured = await namespaces.addressesOf(interfaces)
   let scanned: Promise<Scan> | undefined
   const scan = () => (scanned ??= namespaces.scanNode(null))
   let remaining = 0
@@ -137,9 +138,7 @@ async function deliverAll(network: string | null, context: Context): Promise<num
   for (const [at, file] of pending.entries()) {
     try {
       const found = configured[at]!
-      namespaceAt(file.netns)
-      // If the node's own cannot be read either, the path is not at fault.
-      if (found === null && configured.at(-1) !== null) throw new Error(`${file.netns} cannot be read`)
+      if (found === null) attachments.waits(file, `${file.netns} cannot be read`)
       const isThere = found === null || file.leases.some(({ address }) => found.includes(address))
       const held = isThere ? [] : await heldBy(file, context)
       if (isThere || isSeen([...file.leases, ...held], await scan())) remaining += 1

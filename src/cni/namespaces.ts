@@ -40,45 +40,42 @@ export const OWN = '/proc/self/ns/net'
 /** Directories in which namespaces have names. */
 const NAMED = ['/run/netns', '/run/docker/netns']
 const NSFS = 0x6e736673
-const SCRIPT = 'while read -r p; do nsenter --net="$p" ip -j addr || echo "!"; done'
+/** What a path has ends with NUL; what a program that failed printed is no JSON. */
+const SCRIPT = 'while read -r p; do nsenter --net="$p" ip -j addr || echo "!"; printf "\\0"; done'
 const SCAN_MS = 60_000
 /** To read a namespace whose path was lost. */
 const MOST_TRIES = 3
 
-/** Identity of the namespace at a path; null: there is none. @throws Error if the path can't be looked at */
+export const UNREAD = 'unread'
+
+/** Identity of the namespace at a path; null: there is none; UNREAD: the path can't be looked at. */
 export function namespaceAt(path: string): string | null {
-  if (path.includes('\n')) throw new Error('a path of a namespace has a line break')
+  // The shell reads a path a line.
+  if (path.includes('\n')) return UNREAD
   try {
     if (statfsSync(path).type !== NSFS) return null
     const { dev, ino } = statSync(path)
     return `${dev}:${ino}`
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
-    if (code === 'ENOENT' || code === 'ESRCH') return null
-    throw error
+    return isNone(error) ? null : UNREAD
   }
 }
+
+const isNone = (error: unknown) => ['ENOENT', 'ESRCH'].includes((error as NodeJS.ErrnoException).code!)
 
 /** Global addresses of interfaces, none where there is no such namespace; null: it can't be read, or is no network namespace. */
 export async function addressesOf(
   interfaces: readonly { readonly netns: string; readonly interface: string }[],
 ): Promise<readonly (readonly string[] | null)[]> {
-  const there = [...new Set(interfaces.map(({ netns }) => netns))].filter(isNamespace)
+  const paths = [...new Set(interfaces.map(({ netns }) => netns))]
+  const there = paths.filter((path) => ![null, UNREAD].includes(namespaceAt(path)))
   const links = await linksIn(there)
   const found = new Map(there.map((path, at) => [path, links[at]!]))
   return interfaces.map(({ netns, interface: on }) => {
-    const inside = found.get(netns) ?? []
-    if (found.get(netns) === null && isNamespace(netns)) return null
+    const inside = found.get(netns)
+    if (!inside) return namespaceAt(netns) === null ? [] : null
     return inside.filter(({ ifname }) => ifname === on).flatMap(globalAddresses)
   })
-}
-
-function isNamespace(path: string): boolean {
-  try {
-    return namespaceAt(path) !== null
-  } catch {
-    return false
-  }
 }
 
 /**
@@ -131,26 +128,29 @@ async function linksInside(namespaces: Scan['namespaces'], own: string) {
   return { inside, unread: unread.size }
 }
 
-/** `hidden`: the namespace of some process can't be read. */
+/** `hidden`: some can't be looked at. */
 function namespacesBut(own: string): { readonly namespaces: Scan['namespaces']; readonly hidden: boolean } {
   const namespaces = new Map<string, { readonly path: string; readonly pid: number | null }>()
-  let hidden = false
-  const note = (path: string, pid: number | null) => {
+  let hidden = own === UNREAD
+  const namesIn = (dir: string) => {
     try {
-      const namespace = namespaceAt(path)
-      // A path with a name outlives processes.
-      if (namespace !== null && namespace !== own)
-        namespaces.set(namespace, { path: namespaces.get(namespace)?.path ?? path, pid })
+      return readdirSync(dir)
     } catch (error) {
-      if (!['EACCES', 'EPERM'].includes((error as NodeJS.ErrnoException).code!)) throw error
-      // The kernel refuses it too when the process has ended meanwhile.
-      hidden ||= pid === null || existsSync(`/proc/${pid}`)
+      hidden ||= !isNone(error)
+      return []
     }
   }
-  const named = NAMED.filter((dir) => statSync(dir, { throwIfNoEntry: false }))
-  for (const dir of named) for (const name of readdirSync(dir)) note(join(dir, name), null)
+  const note = (path: string, pid: number | null) => {
+    const namespace = namespaceAt(path)
+    // The kernel refuses it too when the process has ended meanwhile.
+    if (namespace === UNREAD) hidden ||= pid === null || existsSync(`/proc/${pid}`)
+    // A path with a name outlives processes.
+    else if (namespace !== null && namespace !== own)
+      namespaces.set(namespace, { path: namespaces.get(namespace)?.path ?? path, pid })
+  }
+  for (const dir of NAMED) for (const name of namesIn(dir)) note(join(dir, name), null)
   // The first process is in the node's own namespace, and may be out of reach even for root.
-  for (const pid of readdirSync('/proc').filter((name) => /^\d+$/.test(name) && name !== '1'))
+  for (const pid of namesIn('/proc').filter((name) => /^\d+$/.test(name) && name !== '1'))
     note(`/proc/${pid}/ns/net`, Number(pid))
   return { namespaces, hidden }
 }
@@ -162,15 +162,16 @@ const globalAddresses = ({ addr_info: list }: Link): readonly string[] =>
 async function linksIn(paths: readonly string[]): Promise<readonly (readonly Link[] | null)[]> {
   if (paths.length === 0) return []
   const shell = spawn('sh', ['-c', SCRIPT], { stdio: ['pipe', 'pipe', 'ignore'], timeout: SCAN_MS })
-  // A shell that cannot start has read nothing.
+  // A shell that cannot start has read nothing. Where files are at their limit, it has no pipes either.
   shell.on('error', () => {})
+  if (shell.pid === undefined) return paths.map(() => null)
   shell.stdin.on('error', () => {}).end(paths.map((path) => `${path}\n`).join(''))
   let out = ''
   for await (const part of shell.stdout.setEncoding('utf8')) out += part
-  const lines = out.split('\n')
+  const printed = out.split('\0')
   return paths.map((_, at) => {
     try {
-      return JSON.parse(lines[at]!) as Link[]
+      return JSON.parse(printed[at]!) as Link[]
     } catch {
       return null
     }

@@ -5,8 +5,6 @@
  * zeros of an octet (octal to some), zone ids, IPv4-mapped IPv6 (a second name of an IPv4 address), a prefix length on an
  * address, host bits in a network, white space. All that enters is read here, and stored and compared as what comes out.
  */
-import { isIPv4, isIPv6 } from 'node:net'
-
 export type Family = 4 | 6
 
 export type IpAddress = { readonly family: Family; readonly value: bigint }
@@ -131,8 +129,21 @@ function whyNot(text: string): string {
 /** Also what `parseAddress` refuses: an IPv4-mapped address. Null: it is none. */
 export function readAddress(text: string): IpAddress | null {
   if (text.length > MAX_TEXT) return null
-  if (isIPv4(text)) return { family: 4, value: BigInt(readV4(text)) }
-  return isIPv6(text) && !text.includes('%') ? { family: 6, value: readV6(text) } : null
+  if (V4.test(text)) return { family: 4, value: BigInt(readV4(text)) }
+  return isV6(text) ? { family: 6, value: readV6(text) } : null
+}
+
+const V4 = /^(?:(?:\d|[1-9]\d|1\d\d|2[0-4]\d|25[0-5])(?:\.(?!$)|$)){4}$/
+const GROUP = /^[0-9a-f]{1,4}$/i
+
+function isV6(text: string): boolean {
+  const tail = text.slice(text.lastIndexOf(':') + 1)
+  const isDotted = tail.includes('.')
+  if (isDotted && !V4.test(tail)) return false
+  const halves = (isDotted ? `${text.slice(0, -tail.length)}0:0` : text).split('::')
+  const groups = halves.flatMap((half) => (half === '' ? [] : half.split(':')))
+  if (!groups.every((group) => GROUP.test(group))) return false
+  return halves.length === 1 ? groups.length === 8 : halves.length === 2 && groups.length < 8
 }
 
 function readV4(text: string): number {

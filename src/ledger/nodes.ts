@@ -30,7 +30,8 @@ const NODES = {
   text: `select groupid as "group", nodename as host, nodeport as port,
       substring(ipledger.identity() from '^[0-9]+:[^/]+/') as coordinator
     from pg_dist_node
-   where groupid <> 0 and noderole = 'primary' and isactive and shouldhaveshards and hasmetadata and metadatasynced`,
+   where groupid <> 0 and noderole = 'primary' and isactive and shouldhaveshards and hasmetadata and metadatasynced
+     and exists (select from pg_dist_partition where logicalrelid = to_regclass('ipledger.event'))`,
 }
 const GROUP = {
   name: 'group',

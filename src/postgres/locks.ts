@@ -7,7 +7,10 @@ import type pg from 'pg'
 import { StartRefused } from '../config.ts'
 import { place, withClient } from './connect.ts'
 
-/** While a pooler opens or closes a connection, a round may miss it. */
+/**
+ * A round misses a pooler whose other clients use its connections meanwhile. PgBouncer by transaction, with a pool of 20 and 0 to 64
+ * busy clients: one round missed up to 21 of 100 starts, none without clients; five missed none of 5,900, of which one took all five.
+ */
 const ROUNDS = 5
 const LOCK_ROW = 'select from ipledger.network_lock where network_id = $1 for no key update skip locked'
 

@@ -92,9 +92,11 @@ export async function migrateJobs(admin: pg.Client, jobsUrl: string, log: Logger
   const pool = createPool({ url: jobsUrl, applicationName: 'ipledger migrate jobs', max: 2 })
   const run = () => runMigrations({ pgPool: pool, schema: JOBS_SCHEMA, logger: jobsLogger(log) })
   try {
+    // Not to_regclass: an owner who is no superuser may not look into the schema.
     const { rows } = await admin.query<{ database: string; present: boolean }>(
-      'select current_database() as database, to_regclass($1) is not null as present',
-      [`${JOBS_SCHEMA}.migrations`],
+      `select current_database() as database, exists (
+         select from pg_tables where schemaname = $1 and tablename = 'migrations') as present`,
+      [JOBS_SCHEMA],
     )
     const { database, present } = rows[0]!
     if (present) return await run()

@@ -12,11 +12,11 @@
  * - The epoch is the uid of the namespace kube-system, the cluster's only identity.
  */
 import type { RequestOptions } from 'node:https'
-import { type Cluster, KubeConfig, type User } from '@kubernetes/client-node'
 import { z } from 'zod'
 import { TERMINAL } from '../core/event.ts'
 import type { Owner } from '../core/owner.ts'
 import { type Answered, createGetJson, readAnswer } from './get-json.ts'
+import { type Cluster, KubeConfig, type User } from './kubeconfig.ts'
 import type { KubernetesSettings, Secrets } from './settings.ts'
 import {
   draftOf,

@@ -8,7 +8,7 @@ import { beforeEach, expect, onTestFinished, test, vi } from 'vitest'
 import { Agent } from '../../src/agent/agent.ts'
 import { CallFailed } from '../../src/client/call-failed.ts'
 import { createClient, type IpledgerClient } from '../../src/client/client.ts'
-import { OWN, type Scan } from '../../src/cni/namespaces.ts'
+import type { Scan } from '../../src/cni/namespaces.ts'
 import { ErrorInfoSchema } from '../../src/gen/google/rpc/error_details_pb.ts'
 import { createLogger } from '../../src/telemetry.ts'
 import { useProxy } from '../support/proxy.ts'
@@ -19,13 +19,13 @@ import { waitFor } from '../support/wait-for.ts'
 /** By the path of a namespace, and in any. */
 const configured = new Map<string, readonly string[]>()
 const seen = new Set<string>()
-/** Paths that were looked at to confirm; a delivery looks at the node's own, too. */
-let confirming: readonly string[] = []
+/** Paths that were looked at, to confirm or to deliver. */
+let lookedAt: readonly string[] = []
 vi.mock('../../src/cni/namespaces.ts', async (original) => ({
   ...(await original<object>()),
   addressesOf: async (places: readonly { readonly netns: string }[]) => {
     const paths = places.map(({ netns }) => netns)
-    if (!paths.includes(OWN)) confirming = [...confirming, ...paths]
+    lookedAt = [...lookedAt, ...paths]
     return paths.map((path) => configured.get(path) ?? [])
   },
   scanNode: async (): Promise<Scan> => ({ seen: [], all: seen, complete: true, namespaces: new Map() }),
@@ -39,7 +39,7 @@ const client = createClient({ url })
 beforeEach(() => {
   configured.clear()
   seen.clear()
-  confirming = []
+  lookedAt = []
 })
 
 const unused = () => {
@@ -132,10 +132,9 @@ test('what DEL was called for is not confirmed any more', async () => {
   seen.add(address)
   await plugin('DEL', 'c3')
   configured.set('/c3', [address])
-  confirming = []
-  await added(plugin, 'c4')
-  await waitFor(() => confirming.includes('/c4'), { what: 'a scan after both' })
-  expect(confirming).not.toContain('/c3')
+  const next = await added(plugin, 'c4')
+  configured.set('/c4', [next])
+  await untilActive(next)
   expect((await leaseAt(address)).state).toBe('RESERVED')
 })
 
@@ -150,17 +149,17 @@ test('what is configured is confirmed, and not looked at again; nor is what is n
   await added(plugin, 'c6')
   await untilActive(address)
   // 100 ms, and twice as long each time, up to 30 s.
-  const scans = () => confirming.filter((path) => path === '/c6').length
+  const scans = () => lookedAt.filter((path) => path === '/c6').length
   for (let times = scans(); times < 9; times = scans()) {
     movedBy += 60_000
     await plugin('STATUS', '')
     await waitFor(() => scans() > times, { what: `scan ${times + 1}` })
   }
-  confirming = []
+  lookedAt = []
   movedBy += 60_000
   await added(plugin, 'c7')
-  await waitFor(() => confirming.includes('/c7'), { what: 'a scan after all' })
-  expect(confirming).toEqual(['/c7'])
+  await waitFor(() => lookedAt.includes('/c7'), { what: 'a scan after all' })
+  expect(lookedAt).toEqual(['/c7'])
 })
 
 test('a Confirm that meets a defect stops neither other ones nor releases', async () => {

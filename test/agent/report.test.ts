@@ -1,4 +1,6 @@
 /** What an agent lists for whom, and what it answers when it is asked. Its scans are the test's, the leases the service's. */
+import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { create } from '@bufbuild/protobuf'
 import { expect, test, vi } from 'vitest'
 import { Reporter } from '../../src/agent/report.ts'
@@ -67,6 +69,19 @@ async function useNode() {
     },
     hide() {
       scan = { ...scan, complete: false }
+    },
+    /** The runtime wrote down that a container's namespace is there. */
+    caches(container: string, netns: string) {
+      const interfaces = [{ name: 'eth0', sandbox: netns }]
+      const entry = { kind: 'cniCacheV1', containerId: container, ifName: 'eth0', result: { interfaces } }
+      mkdirSync(join(state, 'results'), { recursive: true })
+      writeFileSync(join(state, 'results', container), JSON.stringify(entry))
+    },
+    /** A path that leads to itself. */
+    unreadable() {
+      const path = join(temporaryDirectory(), 'netns')
+      symlinkSync(path, path)
+      return path
     },
     handsOut(...leases: typeof handed) {
       handed = leases
@@ -291,6 +306,19 @@ test('it is LIVE while this process holds it or an interface has it, GONE for th
   expect((await next.report()).answers).toEqual([ERROR, ERROR])
   here.configured(address)
   expect((await next.report()).answers).toEqual([LIVE, GONE])
+})
+
+test('an owner whose namespace cannot be looked at is not GONE, and the report is sent', async () => {
+  const here = await useNode()
+  here.caches('c1', here.unreadable())
+  here.caches('c2', here.unreadable())
+  here.asks(
+    { kind: 'container', uid: 'c1', address: '10.51.200.1' },
+    { kind: 'container', uid: 'c2', address: '10.51.200.2' },
+    { kind: 'container', uid: 'c3', address: '10.51.200.3' },
+  )
+  const { ERROR, GONE } = LookUpAnswer
+  expect((await here.start().report()).answers).toEqual([ERROR, ERROR, GONE])
 })
 
 test('one whose container vanished before a scan found it is LIVE for five minutes, and then ends without a restart', async () => {

@@ -1,4 +1,5 @@
 /** Deadlines, overload and the end of a server: who waits is answered, and who is not answered holds nothing. */
+import { type ClientHttp2Stream, connect as connectHttp2 } from 'node:http2'
 import { connect as connectTcp, type Socket } from 'node:net'
 import { ConnectError } from '@connectrpc/connect'
 import { expect, onTestFinished, test, vi } from 'vitest'
@@ -140,10 +141,26 @@ test.each(['connect json', 'grpc'] satisfies Protocol[])(
   },
 )
 
+/** Its caller may always ask for more. */
+async function openStream(url: string): Promise<ClientHttp2Stream> {
+  const session = connectHttp2(url)
+  onTestFinished(() => session.destroy())
+  const path = '/grpc.reflection.v1.ServerReflection/ServerReflectionInfo'
+  const headers = { ':method': 'POST', ':path': path, 'content-type': 'application/grpc', te: 'trailers' }
+  const stream = session
+    .on('error', () => {})
+    .request(headers)
+    .on('error', () => {})
+  // Answered after what came before it.
+  await new Promise((resolve) => session.ping(resolve))
+  return stream
+}
+
 test('stopping ends, whatever does not', async () => {
   const server = await serverOn({ ...running, deadlineMs: 600_000 })
   const late = new AbortController()
   const asked: number[] = []
+  const stream = await openStream(urls(server).grpcUrl)
   await whileLocked(async () => {
     const answer = post(urls(server), 'LeaseService/Reserve', request('for ever')).catch(() => 'cut')
     await waitFor(waiting)
@@ -158,9 +175,10 @@ test('stopping ends, whatever does not', async () => {
     late.abort()
     await closed
     expect(await answer).toBe('cut')
+    await waitFor(() => stream.destroyed)
   })
-  // Longer than a call's default deadline, shorter than what a process is given to stop.
-  expect(asked).toEqual([15_000])
+  // Of calls: longer than their default deadline, shorter than what a process is given to stop. Of streams.
+  expect(asked).toEqual([15_000, 1_000])
 })
 
 test('stopping does not wait for connections that only idle, nor for streams', async () => {

@@ -2,24 +2,23 @@
  * Servers of PostgreSQL with Citus: a coordinator without shards of its own, and workers. They are set up by the statements of
  * docs/scaling.md.
  */
-import { pino } from 'pino'
+import { expect } from 'vitest'
 import { readUrl, replaceLogin } from '../../src/postgres/connect.ts'
-import { openDatabase } from '../../src/postgres/database.ts'
 import { AUDITOR_ROLE, SERVICE_ROLE } from '../../src/postgres/roles.ts'
+import { startProcess } from '../e2e/commands.ts'
 import { withClient } from '../support/database.ts'
 import { textOf } from '../support/docs.ts'
 import { startTestServer } from '../support/server.ts'
 
 type Server = Awaited<ReturnType<typeof startTestServer>>
 const DATABASE = 'ipledger'
-const [NODE, NODES, LOGINS] = Array.from(
+const [SERVICE_PASSWORD, AUDITOR_PASSWORD] = ['service', 'auditor']
+const [NODE, NODES] = Array.from(
   textOf('docs/scaling.md')
     .split('## Citus')[1]!
     .matchAll(/```text\n(.*?)```/gs),
   ([, statements]) => statements!,
 )
-/** Of the service and the auditor. */
-const LOGIN_PASSWORD = 'chosen'
 const passwordOf = (url: string) => readUrl(url).password!
 const placed = (text: string, name: string, url: string) =>
   text.replace(`'${name}', 5432`, `'${readUrl(url).host}', ${readUrl(url).port}`)
@@ -37,25 +36,26 @@ export class Cluster {
   }
 
   get serviceUrl(): string {
-    return replaceLogin(this.url, { user: SERVICE_ROLE, password: LOGIN_PASSWORD })
+    return replaceLogin(this.url, { user: SERVICE_ROLE, password: SERVICE_PASSWORD })
   }
 
   get auditorUrl(): string {
-    return replaceLogin(this.serviceUrl, { user: AUDITOR_ROLE, password: LOGIN_PASSWORD })
+    return replaceLogin(this.url, { user: AUDITOR_ROLE, password: AUDITOR_PASSWORD })
   }
 
   async query<Row extends object>(text: string, ...values: readonly unknown[]): Promise<readonly Row[]> {
     return withClient(this.url, async (admin) => (await admin.query<Row>(text, [...values])).rows)
   }
 
-  /** What `ipledger migrate` does. */
   async migrate(): Promise<void> {
-    const options = { log: pino({ level: 'warn' }), embedded: 'own' } as const
-    await openDatabase({ databaseUrl: this.serviceUrl, databaseAdminUrl: this.url, directory: '' }, options)
+    const env = { DATABASE_URL: this.serviceUrl, DATABASE_ADMIN_URL: this.url, IPLEDGER_LOG_LEVEL: 'warn' }
+    const { code, stderr } = await startProcess(['migrate'], env).finished
+    expect(code, stderr).toBe(0)
   }
 
   async addWorker(): Promise<Server> {
-    const worker = await startNode()
+    const worker = await startServer()
+    await becomeNode(worker)
     const { host, port } = readUrl(worker.url(DATABASE))
     await this.query('select citus_add_node($1, $2)', host, port)
     this.workers.push(worker)
@@ -95,24 +95,39 @@ export class Cluster {
   async stop(): Promise<void> {
     await Promise.all([this.coordinator, ...this.workers].map((server) => server.stop()))
   }
+
+  /** Makes this server, and two new ones, a cluster. Roles that it has already stay as they are. */
+  async spread(hasRoles: boolean): Promise<void> {
+    await becomeNode(this.coordinator, hasRoles)
+    let text = placed(NODES!, 'coordinator', this.url)
+    for (const name of ['worker-1', 'worker-2']) {
+      const worker = await startServer()
+      this.workers.push(worker)
+      await becomeNode(worker)
+      text = placed(text, name, worker.url(DATABASE))
+    }
+    await this.query(text)
+  }
 }
 
 export async function startCluster(): Promise<Cluster> {
-  const cluster = new Cluster(await startNode())
-  let text = placed(NODES!, 'coordinator', cluster.url)
-  for (const name of ['worker-1', 'worker-2']) {
-    const worker = await startNode()
-    cluster.workers.push(worker)
-    text = placed(text, name, worker.url(DATABASE))
-  }
-  await cluster.query(`${text} ${LOGINS!.replaceAll('PASSWORD', LOGIN_PASSWORD)}`)
+  const cluster = new Cluster(await startServer())
+  await cluster.spread(false)
   return cluster
 }
 
-async function startNode(): Promise<Server> {
+/** With the database, and without Citus in it. */
+export async function startServer(): Promise<Server> {
   const server = await startTestServer()
   await withClient(server.url('postgres'), (admin) => admin.query(`create database ${DATABASE}`))
-  const url = server.url(DATABASE)
-  await withClient(url, (admin) => admin.query(NODE!.replace('PASSWORD', passwordOf(url))))
   return server
+}
+
+async function becomeNode(server: Server, hasRoles = false): Promise<void> {
+  const url = server.url(DATABASE)
+  const text = NODE!
+    .replaceAll('OWNER', passwordOf(url))
+    .replaceAll('SERVICE', SERVICE_PASSWORD)
+    .replaceAll('AUDITOR', AUDITOR_PASSWORD)
+  await withClient(url, (admin) => admin.query(hasRoles ? text.replaceAll(/^create role .*$/gm, '') : text))
 }

@@ -190,7 +190,6 @@ const SAID: readonly (readonly [line: string, method: string, request: object])[
   ['quarantine 10.0.0.7 --network n --why w', 'Quarantine', { address: '10.0.0.7', network: 'n', why: 'w' }],
   ['quarantine default/42 --why w', 'Quarantine', { leaseId: 'default/42', why: 'w' }],
   ['reap default/42 --version 57 --why w', 'Reap', { leaseId: 'default/42', version: '57', why: 'w' }],
-  ['reap --node n3 --head 48213 --why w', 'Reap', { node: 'n3', head: '48213', why: 'w' }],
   [
     'lease list --state reserved,active --state quarantined --owner-kind pod --owner-name o --owner-uid u --node n --label a=b --pool p,q --cidr 10.0.0.0/8 --quarantine-reason released-but-live',
     'ListLeases',

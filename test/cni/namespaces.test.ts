@@ -2,13 +2,14 @@
  * When a scan is complete. /proc, the names of namespaces and what `nsenter` prints are the test's, so that it needs no privileges;
  * test/network/races.test.ts and running.test.ts look at real ones.
  */
+import { EventEmitter } from 'node:events'
 import { chmodSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { beforeEach, expect, onTestFinished, test, vi } from 'vitest'
 import { addressesOf, OWN, scanNode } from '../../src/cni/namespaces.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
 
-type Space = { readonly ino: number } | 'EACCES'
+type Space = { readonly ino: number } | 'EACCES' | 'EIO'
 /** By path; processes that live; directories of names. */
 const fake = vi.hoisted(() => ({
   spaces: new Map<string, Space>(),
@@ -16,13 +17,15 @@ const fake = vi.hoisted(() => ({
   names: new Set<string>(),
   meanwhile: [] as (() => void)[],
   shells: 0,
+  isFull: false,
 }))
 vi.mock('node:child_process', async (original) => {
   const real = await original<typeof import('node:child_process')>()
   const spawn = (...args: Parameters<typeof real.spawn>) => {
     fake.meanwhile[fake.shells]?.()
     fake.shells += 1
-    return real.spawn(...args)
+    // As Node.js does where files are at their limit.
+    return fake.isFull ? Object.assign(new EventEmitter(), { pid: undefined }) : real.spawn(...args)
   }
   return { ...real, spawn }
 })
@@ -34,18 +37,16 @@ vi.mock('node:fs', async (original) => {
     if (typeof space === 'object') return { dev: 4, ino: space.ino, type: 0x6e736673 }
     throw Object.assign(new Error(`${space}: ${path}`), { code: space ?? 'ENOENT' })
   }
-  const statSync: typeof real.statSync = ((path: string, options?: object) => {
-    if (path === '/run/netns') return {}
-    if (path === '/run/docker/netns') return undefined
-    return isFake(path) ? spaceAt(path) : real.statSync(path, options)
-  }) as never
+  const statSync: typeof real.statSync = ((path: string, options?: object) =>
+    isFake(path) ? spaceAt(path) : real.statSync(path, options)) as never
   return {
     ...real,
     statSync,
     statfsSync: (path: string) => (isFake(path) ? spaceAt(path) : real.statfsSync(path)),
     readdirSync: (path: string) => {
       if (path === '/proc') return ['1', 'meminfo', ...fake.processes]
-      return path === '/run/netns' ? [...fake.names] : real.readdirSync(path)
+      if (path === '/run/netns') return [...fake.names]
+      return isFake(path) ? spaceAt(path) : real.readdirSync(path)
     },
     existsSync: (path: string) =>
       path.startsWith('/proc/') ? fake.processes.has(path.slice('/proc/'.length)) : real.existsSync(path),
@@ -75,12 +76,15 @@ beforeEach(() => {
   printed = join(home, 'printed')
   mkdirSync(printed)
   const nsenter = join(home, 'nsenter')
-  writeFileSync(nsenter, `#!/bin/sh\nexec cat "${printed}/$(echo "\${1#--net=}" | tr / _)"\n`)
+  writeFileSync(
+    nsenter,
+    `#!/bin/sh\nfile="${printed}/$(echo "\${1#--net=}" | tr / _)"\ncat "$file" && [ ! -e "$file.fails" ]\n`,
+  )
   chmodSync(nsenter, 0o755)
   vi.stubEnv('PATH', `${home}:${process.env.PATH}`)
   onTestFinished(() => void vi.unstubAllEnvs())
   for (const all of [fake.spaces, fake.processes, fake.names]) all.clear()
-  Object.assign(fake, { meanwhile: [], shells: 0 })
+  Object.assign(fake, { meanwhile: [], shells: 0, isFull: false })
   space(OWN, 1, links('10.0.0.1'))
 })
 /** In the order of the shells: the first reads the node's own. */
@@ -106,9 +110,18 @@ test('a process whose namespace may not be read hides it, unless it has ended', 
   expect((await scanNode(null)).complete).toBe(true)
 })
 
-test('so does a name that may not be read', async () => {
-  fake.names.add('shut')
-  fake.spaces.set('/run/netns/shut', 'EACCES')
+test.each([
+  ['a name that may not be read', '/run/netns/shut', 'EACCES'],
+  ['a name that cannot be read', '/run/netns/broken', 'EIO'],
+  ['a name that has a line break', '/run/netns/two\nlines', 'EIO'],
+] as const)('so does %s', async (_, path, space) => {
+  fake.names.add(path.slice('/run/netns/'.length))
+  fake.spaces.set(path, space)
+  expect((await scanNode(null)).complete).toBe(false)
+})
+
+test('so does a directory of names that may not be read', async () => {
+  fake.spaces.set('/run/docker/netns', 'EACCES')
   expect((await scanNode(null)).complete).toBe(false)
 })
 
@@ -122,6 +135,21 @@ test.each([
   expect(complete).toBe(false)
   expect(all).toContain('10.0.0.3')
   expect(fake.shells).toBe(4)
+})
+
+test.each([
+  ['in several lines', JSON.stringify(JSON.parse(links('10.0.0.2')), null, 2), true],
+  ['by a program that then fails', links('10.0.0.2'), false],
+])('one that is printed %s changes nothing of the others', async (_, prints, isRead) => {
+  space('/run/netns/a', 2, prints)
+  if (!isRead) writeFileSync(`${nameOf('/run/netns/a')}.fails`, '')
+  space('/run/netns/b', 3, links('10.0.0.3'))
+  const { seen, complete } = await scanNode(null)
+  expect(seen.map(({ namespace, address }) => [namespace, address])).toEqual([
+    ...(isRead ? [['4:2', '10.0.0.2']] : []),
+    ['4:3', '10.0.0.3'],
+  ])
+  expect(complete).toBe(isRead)
 })
 
 test('one that can be read the third time is', async () => {
@@ -158,9 +186,15 @@ test('one that goes away meanwhile has nothing; a new one with its number is rea
   expect([second.complete, second.all.has('10.0.0.3')]).toEqual([true, true])
 })
 
-test('where the node’s own cannot be read, or no shell starts, it is not complete', async () => {
+test('where the node’s own cannot be looked at or read, or no shell starts, it is not complete', async () => {
+  fake.spaces.set(OWN, 'EACCES')
+  expect((await scanNode(null)).complete).toBe(false)
+  space(OWN, 1, null)
   rmSync(nameOf(OWN))
   expect((await scanNode(null)).complete).toBe(false)
+  fake.isFull = true
+  expect((await scanNode(null)).complete).toBe(false)
+  fake.isFull = false
   vi.stubEnv('PATH', '/nowhere')
   expect((await scanNode(null)).complete).toBe(false)
 })
@@ -169,6 +203,14 @@ test('of a place: its interface’s addresses, none, null where it cannot be rea
   space('/run/netns/a', 2, links('10.0.0.2'))
   space('/run/netns/cut', 3, '[{"ifindex":2,"ifna')
   const at = (netns: string, on = 'eth0') => ({ netns, interface: on })
-  const places = [at('/run/netns/a'), at('/run/netns/a', 'eth1'), at('/run/netns/cut'), at('/run/netns/none')]
-  expect(await addressesOf(places)).toEqual([['10.0.0.2'], [], null, []])
+  fake.spaces.set('/proc/8/ns/net', 'EACCES')
+  const places = [
+    at('/run/netns/a'),
+    at('/run/netns/a', 'eth1'),
+    at('/run/netns/cut'),
+    at('/proc/8/ns/net'),
+    at('/run/netns/two\nlines'),
+    at('/run/netns/none'),
+  ]
+  expect(await addressesOf(places)).toEqual([['10.0.0.2'], [], null, null, null, []])
 })

@@ -29,6 +29,7 @@ import {
 import { auditObjects } from '../support/audit-objects.ts'
 import { cannot, ON_CITUS } from '../support/citus.ts'
 import { useOwnDatabase, useTestDatabase } from '../support/database.ts'
+import { tableIn } from '../support/docs.ts'
 import { walk } from '../support/random-walk.ts'
 import { judgeScene, NETWORK, played, storeScene } from '../support/stored-scene.ts'
 
@@ -92,6 +93,23 @@ describe('every object', () => {
       await ask(example!)
       if (kind === 'view') await ask(`select * from ${name} limit 10`)
     }
+  })
+
+  test('that the page names as a function is one, and takes as much', async () => {
+    const named = tableIn('docs/audit.md', '| function | answers |').map(([cell]) => {
+      const [, name, parameters] = /^`(\w+)\((.*)\)`$/.exec(cell!)!
+      return { name, parameters: parameters!.split(', ').length }
+    })
+    expect(named).not.toEqual([])
+    const missing = await admin.query(
+      `select n.* from json_to_recordset($1) as n (name text, parameters int)
+        where not exists (
+          select from pg_proc p
+           where p.pronamespace = 'ipledger_audit'::regnamespace and p.proname = n.name
+             and n.parameters between p.pronargs - p.pronargdefaults and p.pronargs)`,
+      [JSON.stringify(named)],
+    )
+    expect(missing.rows).toEqual([])
   })
 
   test('is all that the auditor may read', async () => {

@@ -1,9 +1,9 @@
 /**
- * `ipledger/client` as in the package: built, with Connect and nothing of the server beside it. The examples of its docstrings are
+ * `ipledger-client` as in its package: built, with Connect and nothing of the server beside it. The examples of its docstrings are
  * type-checked against what was built, and run; where one prints, a comment behind it says what.
  */
 import { execFile } from 'node:child_process'
-import { copyFileSync, globSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { cpSync, globSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
@@ -22,7 +22,7 @@ const tsc = (args: readonly string[], cwd: string) =>
     },
   )
 
-const source = globSync('src/client/*.ts', { cwd: root })
+const source = globSync('src/client/*.ts', { cwd: root, exclude: ['src/client/browser.ts'] })
   .map((file) => readFileSync(join(root, file), 'utf8'))
   .join('\n')
 
@@ -51,23 +51,17 @@ test('the package alone does what its examples say', async () => {
   await service.call.ok('PoolService/CreatePool', { name: 'web', cidr: '10.0.0.0/24' })
   const directory = temporaryDirectory()
   const packages = join(directory, 'node_modules')
-  mkdirSync(join(packages, 'ipledger'), { recursive: true })
+  mkdirSync(packages)
   for (const name of ['@bufbuild', '@connectrpc', '@types'])
     symlinkSync(join(root, 'node_modules', name), join(packages, name))
-  copyFileSync(join(root, 'package.json'), join(packages, 'ipledger/package.json'))
-  const built = {
-    extends: join(root, 'tsconfig.build.json'),
-    compilerOptions: { rootDir: root, outDir: join(packages, 'ipledger/dist') },
-    include: [join(root, 'src/client/client.ts')],
-  }
-  writeFileSync(join(directory, 'tsconfig.json'), JSON.stringify(built))
-  await tsc(['-p', '.'], directory)
+  await run('npm', ['run', '--silent', 'build:client'], { cwd: root })
+  cpSync(join(root, 'dist/client'), join(packages, 'ipledger-client'), { recursive: true })
 
   const url = 'http://127.0.0.1:8080'
   const examples = functions.map((name) => ({ name, text: exampleIn(docstringOf(name)) }))
   for (const { name, text } of examples) {
     const made = text.includes('const client =') ? '' : `const client = createClient({ url: '${url}' })\n`
-    const head = `import { ${Object.keys(client).join(', ')} } from 'ipledger/client'\n`
+    const head = `import { ${Object.keys(client).join(', ')} } from 'ipledger-client'\n`
     writeFileSync(join(directory, `${name}.ts`), (head + made + text).replaceAll(url, service.url))
   }
   const compilerOptions = {

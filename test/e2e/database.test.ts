@@ -87,7 +87,7 @@ test('7.1: projections lost by accident: nothing is handed out until they are re
 
 test('they make no database, and verify and rebuild change none', async () => {
   const directory = join(temporaryDirectory(), 'nowhere')
-  for (const line of ['verify', 'rebuild', 'recover --database --why x']) {
+  for (const line of ['verify', 'rebuild', 'recover --all --database --why x']) {
     const none = { DATABASE_URL: undefined, DATABASE_ADMIN_URL: undefined, IPLEDGER_DIR: directory }
     expect(await ipledger(nobody, words(line), none)).toEqual({
       code: 1,

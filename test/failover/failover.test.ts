@@ -266,6 +266,7 @@ async function cutOff(primary: Member, { answers }: Beside) {
 test('a service beside a primary that was deposed acknowledges nothing, and goes on with the next primary', async () => {
   await declare('yes')
   await cluster.untilWhole()
+  const { era } = await network()
   const primary = await cluster.primary()
   const beside = await openBeside(primary)
   const { found, healed } = await cutOff(primary, beside)
@@ -277,6 +278,7 @@ test('a service beside a primary that was deposed acknowledges nothing, and goes
   expect(found.map(({ reason }) => reason)).not.toEqual([])
   expect(found.filter(({ lease }) => lease !== null)).toEqual([])
   expect(await missing(cluster.url, beside.acknowledged())).toEqual([])
+  expect((await network()).era).toBe(era)
 })
 
 test('at the end the leases are those that callers hold, and the log verifies', async () => {

@@ -78,7 +78,7 @@ test('pool_mode = session: migrate, reserve, report, watch, jobs, verify, rebuil
 
   expect(await run(['verify'], env)).toMatch(/default +\d+ +0 +\d+ +none/)
   await run(['rebuild', '--network', 'default'], env)
-  await run(['recover', '--database', '--why', 'the disk was set back'], env)
+  await run(['recover', '--all', '--database', '--why', 'the disk was set back'], env)
   const again = await serve(env)
   const refused = await rpc(again.url)('LeaseService/Reserve', { owner: owner('x'), claims: [{}] })
   expect(refused.reason).toBe('NETWORK_RECOVERING')

@@ -16,7 +16,7 @@ const source = (path: string): string => readFileSync(new URL(path.replace(/^src
 
 /** Of `docker run` and of Node.js. */
 const OPTIONS_OF_DOCKER = ['--aux-address', '--ip', '--ip-range', '--ipam-driver', '--mac-address']
-const OPTIONS_OF_OTHERS: readonly string[] = [...OPTIONS_OF_DOCKER, '--max-semi-space-size']
+const OPTIONS_OF_OTHERS: readonly string[] = [...OPTIONS_OF_DOCKER, '--max-semi-space-size', '--omit']
 
 /** The anchors of a page's headings, as GitHub makes them. */
 const anchorsOf = (path: string): readonly string[] =>

@@ -9,11 +9,11 @@ import { temporaryDirectory } from '../support/temporary-directory.ts'
 
 const cwd = fileURLToPath(ROOT)
 
-/** The types of `ipledger/client` are in the `.d.ts` files. */
 const WANTED = [
   /^(LICENSE|README\.md|(dist\/)?package\.json|bin\/ipledger\.js)$/,
   /^dist\/src\/gen\/openapi\.json$/,
   /^dist\/(src|bench)\/.+(\.js|\.d\.ts)$/,
+  /^dist\/src\/sources\/kubeconfig\.js\.LICENSES\.txt$/,
   /^dist\/bench\/cni-calls\.c$/,
   /^dist\/cni\/(ipledger-cni\.mjs|launcher\.c)$/,
   /^dist\/db\/(audit|grants|migrations)\/.+\.sql$/,
@@ -52,8 +52,10 @@ test('the command runs src where it is, else dist; on the Node.js that it brings
   expect(ran()).toMatch(/dist\/src\/main\.js --max-semi-space-size=64\n$/)
   write('src/main.ts', show)
   expect(ran()).toMatch(/(?<!dist\/)src\/main\.ts --max-semi-space-size=64\n$/)
-  write('node_modules/node/package.json', '{}')
-  write('node_modules/node/bin/node', '#!/bin/sh\necho brought "$@"')
-  chmodSync(join(root, 'node_modules/node/bin/node'), 0o755)
+  const { platform, arch } = process
+  const name = `node${platform === 'darwin' && arch === 'arm64' ? '-bin' : ''}-${platform}-${arch}`
+  write(`node_modules/${name}/package.json`, '{}')
+  write(`node_modules/${name}/bin/node`, '#!/bin/sh\necho brought "$@"')
+  chmodSync(join(root, `node_modules/${name}/bin/node`), 0o755)
   expect(ran()).toMatch(/^brought --max-semi-space-size=64 .*main\.ts serve\n$/)
 })

@@ -9,6 +9,8 @@ import { createToken } from '../../src/api/tokens.ts'
 import { ErrorInfoSchema } from '../../src/gen/google/rpc/error_details_pb.ts'
 import { LeaseService, type WatchLeasesResponse } from '../../src/gen/ipledger/v1/lease_pb.ts'
 import { LeaseState } from '../../src/gen/ipledger/v1/types_pb.ts'
+import { Reads } from '../../src/ledger/reads.ts'
+import { createPool } from '../../src/postgres/connect.ts'
 import { clientOf, newNetwork, type Protocol, type Running, serverOn, urls } from '../api/running.ts'
 import { copyOf, useOwnDatabase } from '../support/database.ts'
 import { rpc } from '../support/rpc.ts'
@@ -325,15 +327,24 @@ describe('what is refused, and what ends a watch', () => {
     expect(seen).toEqual([])
   })
 
-  test('a server that stops says so', async () => {
-    const server = await serverOn(running)
-    const positions: bigint[] = []
-    const ended = refused({}, { on: urls(server), each: ({ position }) => positions.push(position) })
-    await waitFor(() => positions.length > 0)
-    await server.close()
-    expect(await ended).toMatchObject({
-      reason: 'OVERLOADED',
-      message: 'the server is stopping; ask another',
-    })
-  })
+  test.each(['grpc', 'connect json'] satisfies Protocol[])(
+    '%s: a server that stops says so, though the watch waits for the database',
+    async (protocol) => {
+      const { serviceUrl: url } = running.database
+      const pool = createPool({ url, applicationName: 'test', max: 1 })
+      const server = await serverOn({ ...running, reads: new Reads(pool) })
+      const slow = pool.query('select pg_sleep(0.3)')
+      const positions: bigint[] = []
+      const each = ({ position }: WatchLeasesResponse) => positions.push(position)
+      const ended = refused({}, { on: urls(server), protocol, each })
+      await waitFor(() => positions.length > 0)
+      await server.close()
+      expect(await ended).toMatchObject({
+        reason: 'OVERLOADED',
+        message: 'the server is stopping; ask another',
+      })
+      await slow
+      await pool.end()
+    },
+  )
 })

@@ -3,7 +3,7 @@
  * and Connect, health with Watch, reflection. With `tls` both speak it, and nothing else.
  *
  * Stopping: no new connections, probes say so, what is in flight is answered and its connection closed, and after
- * `LONGEST_DRAIN_MS` whatever is left is cut.
+ * `LONGEST_DRAIN_MS` whatever is left is cut; streams, whose caller may take nothing, after `STREAMS_DRAIN_MS`.
  */
 import * as http from 'node:http'
 import type * as http2 from 'node:http2'
@@ -34,6 +34,8 @@ const HEADERS_WITHIN_MS = 10_000
 const REQUEST_WITHIN_MS = 60_000
 const HEADER_BYTES = 16 * 1024
 const LONGEST_DRAIN_MS = 15_000
+/** A watch that reads from the database ends after its read. */
+const STREAMS_DRAIN_MS = 1_000
 const TAKEN_WITHIN_MS = 30_000
 const HTTP1 = {
   noDelay: true,
@@ -67,8 +69,9 @@ export class ApiServer {
   readonly #answerPage: ReturnType<typeof createPages>
   readonly #http1: http.Server | https.Server
   readonly #http2: ReturnType<typeof createHttp2Server>
-  /** Answers that are owed. Streams are not: they end when the server stops. */
+  /** Answers that are owed, and streams and pages: these end when the server stops. */
   readonly #owed = new Set<object>()
+  readonly #ending = new Set<object>()
   readonly #forgetTls: (() => void) | undefined
   #httpPort = 0
   #grpcPort = 0
@@ -133,6 +136,8 @@ export class ApiServer {
     if (this.#options.tokens.everyoneIsAdmin && refuseHost(request.headers.host, response)) return
     const method = METHODS.get(request.url!)
     if (method === undefined) {
+      this.#ending.add(response)
+      response.once('close', () => this.#ending.delete(response))
       if (!this.#overHttp1.take(request, response)) void this.#answerPage(request, response)
       return
     }
@@ -164,10 +169,11 @@ export class ApiServer {
       isRead()
       if (!this.#overHttp2.take(request, response)) page(response, 404, 'there is no such method\n')
     }
-    if (!isUnary) return void setImmediate(take)
-    this.#owed.add(stream)
+    const open = isUnary ? this.#owed : this.#ending
+    open.add(stream)
     // Of a caller that has its answer and goes on sending, only the end is waited for.
-    for (const event of ['finish', 'close']) stream.once(event, () => this.#owed.delete(stream))
+    for (const event of ['finish', 'close']) stream.once(event, () => open.delete(stream))
+    if (!isUnary) return void setImmediate(take)
     this.#admission.beginLater(take)
   }
 
@@ -183,7 +189,8 @@ export class ApiServer {
     const ended = Promise.all([closeServer(this.#http1), closeServer(server)])
     for (const session of sessions) session.close()
     const late = AbortSignal.timeout(LONGEST_DRAIN_MS)
-    while (this.#owed.size > 0 && !late.aborted) {
+    const cut = AbortSignal.timeout(STREAMS_DRAIN_MS)
+    while ((this.#owed.size > 0 && !late.aborted) || (this.#ending.size > 0 && !cut.aborted)) {
       this.#http1.closeIdleConnections()
       await delay(20)
     }

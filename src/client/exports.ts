@@ -1,0 +1,10 @@
+/** What callers get besides `createClient`. */
+export type { LeaseChange } from '../gen/ipledger/v1/lease_pb.ts'
+export { LookUpAnswer, SourceKind, SourceState, SourceStatus } from '../gen/ipledger/v1/liveness_pb.ts'
+export { HoldCause, NetworkState } from '../gen/ipledger/v1/network_pb.ts'
+export { PoolLiveness } from '../gen/ipledger/v1/pool_pb.ts'
+export { type Lease, LeaseState, type Owner, QuarantineReason, Removal } from '../gen/ipledger/v1/types_pb.ts'
+export { CallFailed } from './call-failed.ts'
+export type { IpledgerClient } from './calls.ts'
+export { type AnyOwner, isKept, LeaseMirror } from './mirror.ts'
+export { type Watched, type WatchOptions, watchLeases } from './watch.ts'
