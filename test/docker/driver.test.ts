@@ -414,7 +414,6 @@ test('a driver that is back within seconds misses nothing; one that stays away l
   const stopped = performance.now()
   await expect(run('late')).rejects.toThrow(/plugin|driver|connect/i)
   await startDriver()
-  expect(await leases({ cidr: leak })).toHaveLength(1)
   await waitFor(async () => (await leases({ cidr: leak })).length === 0, {
     timeout: 170_000,
     every: 500,
