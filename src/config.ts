@@ -110,6 +110,11 @@ export type TelemetryConfig = Readonly<ReturnType<typeof readTelemetry>>
 
 type Env = Readonly<Record<string, string | undefined>>
 
+/** What the command line says stands for the environment, also in processes that it starts. */
+export function setVariables(said: Env): void {
+  for (const [name, value] of Object.entries(said)) if (value !== undefined) process.env[name] = value
+}
+
 /** @throws StartRefused naming each variable that cannot be used, and what it must be. */
 export function readConfig(env: Env = process.env) {
   const isOff = env.OTEL_SDK_DISABLED?.toLowerCase() === 'true'
@@ -140,6 +145,7 @@ export function readConfig(env: Env = process.env) {
     tls: readTlsFiles(set),
     logLevel: set.IPLEDGER_LOG_LEVEL,
     /** The server the CLI talks to; by default the one `serve` starts with the same environment. */
+    isDefaultServer: set.IPLEDGER_URL === undefined,
     clientUrl: set.IPLEDGER_URL ?? `http${set.IPLEDGER_TLS_CERT ? 's' : ''}://127.0.0.1:${set.IPLEDGER_PORT}`,
     clientToken: set.IPLEDGER_TOKEN,
     clientTls: { ca: path(set.IPLEDGER_CA), cert: path(set.IPLEDGER_CERT), key: path(set.IPLEDGER_KEY) },

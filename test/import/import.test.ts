@@ -426,7 +426,7 @@ ten,container,c6,,,,,
     expect(facts(again)).toEqual(facts(exported))
   })
 
-  test('a dry run sees what earlier rows of the same name would do, and says what --apply then finds', async () => {
+  test('a dry run sees what earlier rows of the same name would do, and says what the import then finds', async () => {
     // The second row of a name comes last: with 1,200 others between, they would be in different batches.
     const others = Array.from({ length: 1_200 }, (_, i) => `10.0.${16 + (i >> 8)}.${i & 255},vm,o-${i},n`)
     const file = fileOf(
