@@ -59,6 +59,8 @@ const environment = z.object({
   IPLEDGER_LOG_LEVEL: oneOf('trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent').default('info'),
   IPLEDGER_URL: z.url({ protocol: /^https?$/, error: 'must look like http://127.0.0.1:8080' }).optional(),
   IPLEDGER_TOKEN: text,
+  // Read by the parser of the command line, as the default of --network.
+  IPLEDGER_NETWORK: text,
   IPLEDGER_CA: text,
   IPLEDGER_CERT: text,
   IPLEDGER_KEY: text,

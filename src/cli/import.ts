@@ -47,7 +47,7 @@ Examples:
       const { importRows } = await import('../import/import.ts')
       const findings = await importRows(await connected(), options.network, rows, {
         apply: !options.dryRun,
-        progress: (done, all) => progress(done < all ? 'rows' : '', done, all),
+        progress: (done, all) => progress('rows', done, all),
       })
       await print(options.output, findings, () => importText(findings, options))
       if (findings.some(isLeftOut)) throw new SilentExit()

@@ -209,7 +209,7 @@ export function age(ms: number): string {
   return `${Math.floor(Math.max(ms, 0) / size)}${unit}`
 }
 
-/** On a terminal: how far, how fast, and how long still if `all` is known. Over itself. Empty `what`: it is gone. */
+/** On a terminal: how far, how fast, and how long still if `all` is known. Over itself, and gone at the end: all are done, or `what` is empty. */
 export function progressOf(): (what: string, done?: number, all?: number) => void {
   const begun = performance.now()
   return (what, done = 0, all = 0) => {
@@ -218,7 +218,8 @@ export function progressOf(): (what: string, done?: number, all?: number) => voi
     const rate = perMs < 0.001 ? '' : `, ${Math.round(perMs * 1_000)}/s`
     const counted = `${what} ${done}${all > 0 ? ` of ${all}` : ''}${rate}`
     const left = all > done && perMs > 0 ? `, ${age((all - done) / perMs)} left` : ''
-    process.stderr.write(`\r\x1b[K${done > 0 ? counted + left : what}`)
+    const isOver = all > 0 && done >= all
+    process.stderr.write(`\r\x1b[K${isOver ? '' : done > 0 ? counted + left : what}`)
   }
 }
 
