@@ -12,6 +12,7 @@ import { LeaseService } from '../gen/ipledger/v1/lease_pb.ts'
 import { LivenessService } from '../gen/ipledger/v1/liveness_pb.ts'
 import { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
 import { PoolService } from '../gen/ipledger/v1/pool_pb.ts'
+import { ServerService } from '../gen/ipledger/v1/server_pb.ts'
 import { Unavailable } from '../ledger/ledger.ts'
 import { ReadsUnavailable } from '../ledger/reads.ts'
 import { createLogLimit } from '../log-limit.ts'
@@ -25,6 +26,8 @@ import { leaseMethods } from './handlers/leases.ts'
 import { livenessMethods } from './handlers/liveness.ts'
 import { networkMethods } from './handlers/networks.ts'
 import { poolMethods } from './handlers/pools.ts'
+import { serverMethods } from './handlers/server.ts'
+import { WATCH_LEASES } from './handlers/watch-leases.ts'
 import type { Admission } from './http/admission.ts'
 import { type Backend, type Call, commandOf, type Method, type Stream, scoped, submit } from './method.ts'
 import { checkRole } from './rights.ts'
@@ -44,6 +47,7 @@ export const SERVICES: readonly DescService[] = [
   LeaseService,
   LivenessService,
   AuditService,
+  ServerService,
 ]
 
 const DECLARED: Readonly<Record<string, Method['declared']>> = {
@@ -52,6 +56,7 @@ const DECLARED: Readonly<Record<string, Method['declared']>> = {
   ...leaseMethods,
   ...livenessMethods,
   ...auditMethods,
+  ...serverMethods(() => [...METHODS.values(), WATCH_LEASES]),
 }
 
 /** By path. */

@@ -9,6 +9,7 @@ const CLIENTS: Readonly<Record<string, keyof IpledgerClient>> = {
   LeaseService: 'leases',
   LivenessService: 'liveness',
   AuditService: 'audit',
+  ServerService: 'server',
 }
 
 /** Loaded at the first call: help starts without. */

@@ -15,6 +15,7 @@ import { LeaseService } from '../gen/ipledger/v1/lease_pb.ts'
 import { LivenessService } from '../gen/ipledger/v1/liveness_pb.ts'
 import { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
 import { PoolService } from '../gen/ipledger/v1/pool_pb.ts'
+import { ServerService } from '../gen/ipledger/v1/server_pb.ts'
 import { CallFailed, errorInfo, isLostConnection, retryAfterMs } from './call-failed.ts'
 import { pause } from './pause.ts'
 
@@ -24,6 +25,7 @@ const SERVICES = {
   leases: LeaseService,
   liveness: LivenessService,
   audit: AuditService,
+  server: ServerService,
 }
 
 /**

@@ -6,6 +6,7 @@
 import { Kysely, PostgresDialect, type PostgresPool, type PostgresPoolClient, sql } from 'kysely'
 import type pg from 'pg'
 import { POLICY } from '../core/policy.ts'
+import { place } from '../postgres/connect.ts'
 import { isAway } from '../postgres/connection-lost.ts'
 import { onConnection } from '../postgres/on-connection.ts'
 import { sever } from '../postgres/pipeline.ts'
@@ -47,6 +48,7 @@ export class Reads {
   }
 
   readonly condition = this.#of(readCondition)
+  readonly #about = this.#of(readAbout)
   readonly networks = this.#of(readNetworks)
   readonly pools = this.#of(readPools)
   readonly leaseByToken = this.#of(readLeaseByToken)
@@ -70,6 +72,11 @@ export class Reads {
 
   async network(name: string): Promise<NetworkAt | null> {
     return (await this.networks({ labels: {}, only: [name], after: null, limit: 1 }))[0] ?? null
+  }
+
+  /** Where the database is, without a login; PostgreSQL's version; the newest migration. */
+  async database(): Promise<{ readonly place: string; readonly version: string; readonly schema: string }> {
+    return { place: place(this.#pool.options.connectionString!), ...(await this.#about()) }
   }
 
   /** Verifies for at most 5 s, one network at a time; callers that ask for the same network share the answer. */
@@ -121,6 +128,13 @@ async function readCondition(db: Db): Promise<Condition> {
     select count(*) filter (where n.recovering is not null) as recovering,
       count(*) filter (where n.holds::text <> '{}') as held
     from ipledger.network n
+  `.execute(db)
+  return rows[0]!
+}
+
+async function readAbout(db: Db) {
+  const { rows } = await sql<{ readonly version: string; readonly schema: string }>`
+    select current_setting('server_version') as version, (select max(m.name) from ipledger.migration m) as schema
   `.execute(db)
   return rows[0]!
 }

@@ -4,6 +4,7 @@ import { create, fromBinary, toBinary } from '@bufbuild/protobuf'
 import { FileDescriptorProtoSchema } from '@bufbuild/protobuf/wkt'
 import { Code, ConnectError, createClient } from '@connectrpc/connect'
 import { describe, expect, onTestFinished, test } from 'vitest'
+import manifest from '../../package.json' with { type: 'json' }
 import { SERVICES } from '../../src/api/rpc-server.ts'
 import { ErrorInfoSchema } from '../../src/gen/google/rpc/error_details_pb.ts'
 import {
@@ -286,24 +287,41 @@ describe('reflection', () => {
 })
 
 describe('HTTP', () => {
-  test('unknown paths, verbs and content types', async () => {
-    expect((await fetch(`${running.url}/`)).status).toBe(404)
-    expect((await fetch(`${running.url}/ipledger.v1.LeaseService/Nothing`, { method: 'POST' })).status).toBe(
-      404,
-    )
-    for (const [path, method, allow] of [
-      ['ipledger.v1.LeaseService/Reserve', 'GET', 'POST'],
-      ['readyz', 'POST', 'GET, HEAD'],
-    ] as const) {
-      const { status, headers } = await fetch(`${running.url}/${path}`, { method })
-      expect({ status, allow: headers.get('allow') }).toEqual({ status: 405, allow })
-    }
-    const xml = await fetch(`${running.url}/ipledger.v1.LeaseService/Reserve`, {
-      method: 'POST',
-      headers: { 'content-type': 'text/xml' },
-      body: '<reserve/>',
+  const JSON_TYPE = "-H 'content-type: application/json'"
+  test.each([
+    ['GET', '/nothing', 404, 'unimplemented', 'see /openapi.json'],
+    ['GET', '/', 200, undefined, undefined],
+    ['POST', '/ipledger.v1.LeaseService/Nothing', 404, 'unimplemented', 'see /openapi.json'],
+    ['POST', '/LeaseService/reserve', 404, 'unimplemented', 'POST /ipledger.v1.LeaseService/Reserve'],
+    ['GET', '/ipledger.v1.LeaseService/Reserve', 405, 'unimplemented', `by POST: curl ${JSON_TYPE}`],
+    ['GET', '/ipledger.v1.LeaseService/WatchLeases', 405, 'unimplemented', 'by POST'],
+    ['POST', '/readyz', 405, 'unimplemented', 'GET, HEAD'],
+    ['POST', '/ipledger.v1.LeaseService/Reserve', 415, 'invalid_argument', JSON_TYPE],
+    ['POST', '/ipledger.v1.LeaseService/WatchLeases', 415, 'invalid_argument', 'application/connect+json'],
+  ] as const)('%s %s as curl sends it', async (method, path, status, code, message) => {
+    const form = { headers: { 'content-type': 'application/x-www-form-urlencoded' }, body: '{}' }
+    const answer = await fetch(running.url + path, { method, ...(method === 'POST' && form) })
+    expect(answer.status).toBe(status)
+    expect(answer.headers.get('content-type')).toBe('application/json')
+    const body = (await answer.json()) as { code?: string; message?: string }
+    expect(body.code).toBe(code)
+    if (message !== undefined) expect(body.message).toContain(message)
+  })
+
+  test('405 names what is allowed', async () => {
+    const allowed = async (method: string, path: string) =>
+      (await fetch(running.url + path, { method })).headers.get('allow')
+    expect(await allowed('GET', '/ipledger.v1.LeaseService/Reserve')).toBe('POST')
+    expect(await allowed('POST', '/readyz')).toBe('GET, HEAD')
+  })
+
+  test('/ names the pages and the command that says what runs', async () => {
+    expect(await (await fetch(`${running.url}/`)).json()).toEqual({
+      service: 'ipledger',
+      docs: manifest.homepage,
+      openapi: '/openapi.json',
+      version: 'run: ipledger version',
     })
-    expect(xml.status).toBe(415)
   })
 
   test('/openapi.json describes every method, with the comments of the proto', async () => {

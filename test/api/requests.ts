@@ -49,6 +49,7 @@ export const REQUESTS: Readonly<Record<string, readonly object[]>> = {
   ListLeasesAsOf: [{ network }],
   ExplainAddress: [{ network, address: '10.0.0.5' }],
   VerifyNetwork: [{ network }],
+  GetServer: [{}],
   RegisterSource: [{ network, id: 's', sight: { node: 'n', ownerKinds: ['pod'] } }],
   EnableSource: [{ network, id: 's' }],
   RetireSource: [{ network, id: 's' }],

@@ -86,6 +86,7 @@ const TABLE: Record<string, readonly Role[]> = {
   'AuditService/ListLeasesAsOf': ['admin', 'orchestrator', 'auditor'],
   'AuditService/ExplainAddress': ['admin', 'orchestrator', 'auditor'],
   'AuditService/VerifyNetwork': ['admin', 'orchestrator', 'auditor'],
+  'ServerService/GetServer': ['admin', 'orchestrator', 'agent', 'auditor'],
 }
 const METHODS = UNARY.map(({ parent, name }) => `${parent.name}/${name}`)
 
@@ -115,6 +116,25 @@ describe('roles', () => {
         metadata: { role },
       })
     }
+  })
+
+  test.each(['admin', 'orchestrator', 'agent', 'auditor'] as const)(
+    'GetServer says them to %s',
+    async (role) => {
+      const { caller } = (await call(role, 'ServerService/GetServer', {})).body
+      const may = METHODS.filter((method) => TABLE[method]!.includes(role))
+      expect([...caller.reads, ...caller.changes].sort()).toEqual([...may, 'LeaseService/WatchLeases'].sort())
+      const isRead = (method: string) => /\/(Get|List|Watch|Explain|Verify|Reconcile)/.test(method)
+      expect(caller.reads.every(isRead)).toBe(true)
+      expect(caller.changes.some(isRead)).toBe(false)
+    },
+  )
+
+  test('GetServer says what limits a token', async () => {
+    const { body: limited } = await call('limited', 'ServerService/GetServer', {})
+    expect(limited.caller).toMatchObject({ name: 'limited', role: 'admin', networks: ['blue'], node: '' })
+    const { body: agent } = await call('agent', 'ServerService/GetServer', {})
+    expect(agent.caller).toMatchObject({ name: 'agent-n1', role: 'agent', networks: [], node: 'n1' })
   })
 
   test.each(METHODS)('%s by nobody', async (method) => {
@@ -171,7 +191,9 @@ describe('networks', () => {
   const OWNER = { kind: 'pod', name: 'net', incarnation: 'a', interface: 'eth0' }
   const request = { owner: OWNER, claims: [{ pool: 'web' }] }
   const elsewhere = UNARY.flatMap(({ name, parent }) =>
-    name === 'ListNetworks' ? [] : REQUESTS[name]!.map((body) => [`${parent.name}/${name}`, body] as const),
+    ['ListNetworks', 'GetServer'].includes(name)
+      ? []
+      : REQUESTS[name]!.map((body) => [`${parent.name}/${name}`, body] as const),
   )
   test.each([
     ...elsewhere,

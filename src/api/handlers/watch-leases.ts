@@ -59,10 +59,12 @@ function response(changes: LeaseChange[], { seq, digest }: LogPosition): WatchLe
 /** Of messages before the initial state is complete. */
 const NO_POSITION: LogPosition = { seq: 0, digest: '' }
 
+export const WATCH_LEASES = { desc: LeaseService.method.watchLeases, roles: LEASE_READERS }
+
 export class WatchLeases implements Stream {
-  readonly desc = LeaseService.method.watchLeases
+  readonly desc = WATCH_LEASES.desc
   readonly path = `/${this.desc.parent.typeName}/${this.desc.name}`
-  readonly roles = LEASE_READERS
+  readonly roles = WATCH_LEASES.roles
   readonly #ledger: Backend['ledger']
   readonly #tail: LogTail
   readonly #most: number

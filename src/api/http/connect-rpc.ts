@@ -35,7 +35,7 @@ import {
   type RpcServer,
   tooLarge,
 } from '../rpc-server.ts'
-import { page, refuseMethod } from './pages.ts'
+import { refuse, refuseMethod } from './pages.ts'
 import type { RequestBytes } from './request-bytes.ts'
 import { subjectOf } from './tls.ts'
 
@@ -166,6 +166,11 @@ export class ConnectRpc {
     if (handler === undefined) return false
     // The library would answer reads by GET, which a page of another site can send.
     if (request.method !== 'POST') refuseMethod(response, 'POST')
+    else if (!handler.supportedContentType(request.headers['content-type'] ?? ''))
+      refuseType(
+        response,
+        handler.method.methodKind === 'unary' ? 'application/json' : 'application/connect+json',
+      )
     else void this.#serve(handler, request, response)
     return true
   }
@@ -186,7 +191,7 @@ export class ConnectRpc {
     } catch (error) {
       // A Host header that is no host, or none.
       log.debug({ err: error }, 'request without a usable authority')
-      return page(response, 400, 'the Host header is missing or malformed\n')
+      return refuse(response, 400, invalidField('Host', 'this header is missing or malformed'))
     }
     const body = (async function* () {
       for await (const chunk of input.body as AsyncIterable<Uint8Array>) {
@@ -207,6 +212,18 @@ export class ConnectRpc {
       response.destroy()
     }
   }
+}
+
+/** A form, as curl sends it by default, could come from a page of another site. */
+function refuseType(response: Response, wanted: string): void {
+  refuse(
+    response,
+    415,
+    invalidField(
+      'content-type',
+      `send ${wanted}, or another type of Connect: curl -H 'content-type: ${wanted}'`,
+    ),
+  )
 }
 
 const ENVELOPED = /^application\/(?:grpc|connect\+)/

@@ -7,12 +7,15 @@ import { once } from 'node:events'
 import * as http from 'node:http'
 import type * as http2 from 'node:http2'
 import { type AddressInfo, createServer, type Server } from 'node:net'
-import { codeToHttpStatus } from '@connectrpc/connect/protocol-connect'
+import { Code, ConnectError } from '@connectrpc/connect'
+import { codeToHttpStatus, errorToJson } from '@connectrpc/connect/protocol-connect'
+import manifest from '../../../package.json' with { type: 'json' }
 import { StartRefused } from '../../config.ts'
 import openapi from '../../gen/openapi.json' with { type: 'json' }
 import type { Logger } from '../../telemetry.ts'
-import { Refused } from '../codec/errors.ts'
+import { internalError, Refused } from '../codec/errors.ts'
 import { checkAllNetworks, checkRole, READERS } from '../rights.ts'
+import { SERVICES } from '../rpc-server.ts'
 import { isLoopback, type Tokens } from '../tokens.ts'
 import type { HealthState } from './health.ts'
 import { subjectOf } from './tls.ts'
@@ -25,13 +28,24 @@ export type Pages = {
   readonly log: Logger
 }
 
+const JSON_TYPE = 'application/json'
 const OPENAPI = JSON.stringify(openapi)
+const HOME = JSON.stringify({
+  service: 'ipledger',
+  docs: manifest.homepage,
+  openapi: '/openapi.json',
+  version: 'run: ipledger version',
+})
 type Answer = (request: http.IncomingMessage, response: http.ServerResponse) => void | Promise<void>
 
 export function createPages({ health, tokens, metrics, log }: Pages): Answer {
   const answerMetrics: Answer = (request, response) => {
     if (metrics === null)
-      return page(response, 404, 'metrics are not turned on: start with IPLEDGER_METRICS=yes\n')
+      return refuse(
+        response,
+        404,
+        unimplemented('metrics are not turned on: start with IPLEDGER_METRICS=yes'),
+      )
     try {
       const caller = tokens.authenticate(request.headers.authorization, subjectOf(request.socket))
       checkRole(caller, READERS, 'to read metrics')
@@ -40,7 +54,7 @@ export function createPages({ health, tokens, metrics, log }: Pages): Answer {
       if (!(error instanceof Refused)) throw error
       const status = codeToHttpStatus(error.code)
       if (status === 401) response.setHeader('www-authenticate', 'Bearer')
-      return page(response, status, `${error.refusal.message}\n`)
+      return refuse(response, status, error)
     }
     metrics(request, response)
   }
@@ -52,27 +66,25 @@ export function createPages({ health, tokens, metrics, log }: Pages): Answer {
       page(response, ready ? 200 : 503, text)
     },
     '/metrics': answerMetrics,
-    '/openapi.json': (_request, response) => page(response, 200, OPENAPI, 'application/json'),
+    '/': (_request, response) => page(response, 200, HOME, JSON_TYPE),
+    '/openapi.json': (_request, response) => page(response, 200, OPENAPI, JSON_TYPE),
   }
 
   return async (request, response) => {
     const { method, url = '' } = request
     const answer = Object.hasOwn(pages, url) ? pages[url] : undefined
-    if (answer === undefined) page(response, 404, NO_PAGE)
-    else if (method !== 'GET' && method !== 'HEAD') refuseMethod(response, 'GET, HEAD')
+    if (answer === undefined) refusePath(url, response)
+    else if (method !== 'GET' && method !== 'HEAD') refuseMethod(response, 'GET, HEAD', 'read it by GET')
     else {
       try {
         await answer(request, response)
       } catch (error) {
         log.error({ url, err: error }, 'a page failed')
-        if (!response.headersSent) page(response, 500, 'internal error; the log of the server says more\n')
+        if (!response.headersSent) refuse(response, 500, internalError())
       }
     }
   }
 }
-
-const NO_PAGE =
-  'there is no such page; a method is called by POST /ipledger.v1.<Service>/<Method>, see /openapi.json\n'
 
 /** For a worker, which serves nothing else. */
 export async function startPages(
@@ -95,42 +107,50 @@ export async function startPages(
   }
 }
 
-export function page(
-  response: http.ServerResponse | http2.Http2ServerResponse,
-  status: number,
-  text: string,
-  type = 'text/plain; charset=utf-8',
-): void {
+function page(response: Response, status: number, text: string, type = 'text/plain; charset=utf-8'): void {
   response.statusCode = status
   response.setHeader('content-type', type)
   response.end(text)
 }
 
+type Response = http.ServerResponse | http2.Http2ServerResponse
+
+/** As Connect writes an error, also where no method is reached. */
+export function refuse(response: Response, status: number, error: ConnectError): void {
+  page(response, status, JSON.stringify(errorToJson(error, undefined)), JSON_TYPE)
+}
+
+const unimplemented = (why: string) => new ConnectError(why, Code.Unimplemented)
+
 /** 405 names the methods that are allowed (RFC 9110, 15.5.6). */
-export function refuseMethod(
-  response: http.ServerResponse | http2.Http2ServerResponse,
-  allowed: string,
-): void {
+export function refuseMethod(response: Response, allowed: string, instead = CALL): void {
   response.setHeader('allow', allowed)
-  page(response, 405, `use ${allowed}\n`)
+  refuse(response, 405, unimplemented(`${instead}; allowed: ${allowed}`))
+}
+
+const CALL = "call a method by POST: curl -H 'content-type: application/json' -d '{}' URL"
+
+export function refusePath(url: string, response: Response): void {
+  const name = url.slice(url.lastIndexOf('/') + 1).toLowerCase()
+  const meant = SERVICES.flatMap(({ methods }) => methods).find((one) => one.name.toLowerCase() === name)
+  const path = meant === undefined ? '<Service>/<Method>' : `${meant.parent.name}/${meant.name}`
+  const why = `there is no such page; a method is called by POST /ipledger.v1.${path}, see /openapi.json`
+  refuse(response, 404, unimplemented(why))
 }
 
 /**
  * Against DNS rebinding: without tokens a page of another site, with a name that resolves to this address, could act as admin. Its
  * Host header has that name. True: refused.
  */
-export function refuseHost(
-  host: string | undefined,
-  response: http.ServerResponse | http2.Http2ServerResponse,
-): boolean {
+export function refuseHost(host: string | undefined, response: Response): boolean {
   const name = (host ?? '').replace(/:[0-9]*$/, '').toLowerCase()
   if (isLoopback(name.startsWith('[') && name.endsWith(']') ? name.slice(1, -1) : name)) return false
-  page(response, 403, NOT_LOOPBACK)
+  refuse(response, 403, new ConnectError(NOT_LOOPBACK, Code.PermissionDenied))
   return true
 }
 
 const NOT_LOOPBACK =
-  'Without tokens this server answers only to names of the loopback interface: call it as 127.0.0.1 or localhost.\n'
+  'Without tokens this server answers only to names of the loopback interface: call it as 127.0.0.1 or localhost.'
 
 /** @throws StartRefused when the port is not free */
 export async function checkPort(host: string, port: number, variable: string): Promise<void> {

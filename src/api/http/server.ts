@@ -20,7 +20,15 @@ import { Admission } from './admission.ts'
 import { ConnectRpc } from './connect-rpc.ts'
 import { type HealthOptions, HealthState } from './health.ts'
 import { createHttp2Server } from './http2-server.ts'
-import { closeServer, createPages, listen, type Pages, page, refuseHost, refuseMethod } from './pages.ts'
+import {
+  closeServer,
+  createPages,
+  listen,
+  type Pages,
+  refuseHost,
+  refuseMethod,
+  refusePath,
+} from './pages.ts'
 import { addReflection } from './reflection.ts'
 import { RequestBytes } from './request-bytes.ts'
 import { keepTls, readTls } from './tls.ts'
@@ -171,7 +179,7 @@ export class ApiServer {
     const take = () => {
       if (stream.destroyed) return
       isRead()
-      if (!this.#overHttp2.take(request, response)) page(response, 404, 'there is no such method\n')
+      if (!this.#overHttp2.take(request, response)) refusePath(request.url, response)
     }
     const open = isUnary ? this.#owed : this.#ending
     open.add(stream)
