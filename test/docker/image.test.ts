@@ -8,6 +8,7 @@ import {
   chmodSync,
   copyFileSync,
   cpSync,
+  existsSync,
   globSync,
   mkdirSync,
   mkdtempSync,
@@ -15,6 +16,7 @@ import {
   readlinkSync,
   rmSync,
   symlinkSync,
+  utimesSync,
   writeFileSync,
 } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -86,7 +88,13 @@ function placeTools(root: string): void {
   const [rolldown] = globSync('node_modules/@rolldown/binding-*/*.node', { cwd: ROOT })
   for (const path of linkedBy(fileURLToPath(new URL(rolldown!, ROOT)))) place(root, path)
   const helpers = ['cc1', 'collect2', 'liblto_plugin.so'].map((name) => join(inside, name))
-  for (const program of [`/usr/bin/${machine}-gcc`, '/usr/bin/as', '/usr/bin/ld', ...helpers])
+  for (const program of [
+    `/usr/bin/${machine}-gcc`,
+    '/usr/bin/as',
+    '/usr/bin/ld',
+    '/usr/bin/strip',
+    ...helpers,
+  ])
     for (const path of [program, ...linkedBy(program)]) place(root, path)
 }
 
@@ -345,8 +353,8 @@ async function nodeOfACluster(
   }
   expect(await exec(probe)).toMatchObject({ ExitCode: 0 })
   /** What it answers to STATUS; nothing: an ADD would succeed. */
-  const call = (ipam: object, PATH = '') =>
-    spawnSync(join(on('plugins'), 'ipledger-cni'), {
+  const call = (ipam: object, PATH = '', program = 'ipledger-cni') =>
+    spawnSync(join(on('plugins'), program), {
       env: { CNI_COMMAND: 'STATUS', PATH },
       input: JSON.stringify({
         cniVersion: '1.1.0',
@@ -364,9 +372,11 @@ async function nodeOfACluster(
 
   // Of another version, while pods start: program and bundle change at once.
   const first = readlinkSync(join(on('plugins'), 'ipledger-cni'))
-  const [version] = first.split('/')
+  const version = join(on('plugins'), dirname(first))
+  const longAgo = new Date('2020-01-01')
+  utimesSync(version, longAgo, longAgo)
   const next = join(home, 'next')
-  cpSync(join(on('plugins'), version!), next, { recursive: true })
+  cpSync(version, next, { recursive: true })
   appendFileSync(join(next, 'ipledger-cni.mjs'), '\n')
   let isReplacing = true
   const replaced = ended(plugin, { binds: [`${next}:/opt/ipledger/cni:ro`] }).finally(() => {
@@ -384,7 +394,14 @@ async function nodeOfACluster(
   expect(second).not.toBe(first)
   // Where no agent listens, the program finds its bundle, which wants to know more.
   const nobody = { agentSocket: join(on('run'), 'nobody') }
-  expect(call(nobody, dirname(process.execPath))).toContain('ipam.node: must name this node')
+  const wantsMore = (program: string) =>
+    expect(call(nobody, dirname(process.execPath), program)).toContain('ipam.node: must name this node')
+  wantsMore('ipledger-cni')
+  // So does a call that began before, until the plugin is installed again.
+  wantsMore(first)
+  expect(await ended(plugin)).toEqual(good)
+  wantsMore(second)
+  expect(existsSync(version)).toBe(false)
   await agent.stop()
 
   // A node with settings of its own: nothing is registered for it.

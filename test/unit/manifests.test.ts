@@ -54,6 +54,8 @@ test('what the owner of a cluster changes has names that are known, and fits the
   const named = generators.flatMap(({ literals }) => literals.map((one) => one.split('=')[0]!))
   const own = ['AGENT_OPTIONS', 'NODE_BLOCKS', 'conflist']
   expect(named.filter((name) => !own.includes(name) && !CONFIG.includes(`  ${name}: `))).toEqual([])
+  const options = generators.flatMap(({ literals }) => literals).find((one) => /^AGENT_OPTIONS=/.test(one))!
+  expect(unknownIn(options.replace('AGENT_OPTIONS=', 'agent '))).toEqual([])
   const texts = globSync('ops/kubernetes/*.yaml').map((file) => readFileSync(file, 'utf8'))
   for (const { name } of generators) expect(texts.join()).toContain(`{ name: ${name} }`)
   for (const { patch } of kustomization.patches) {
