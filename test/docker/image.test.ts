@@ -346,8 +346,8 @@ async function nodeOfACluster(
   await waitFor(async () => (await said(agent)).includes('agent: node node-1'), {
     what: 'the agent to listen',
   })
-  const exec = async (Cmd: string[]) => {
-    const running = await agent.exec({ Cmd, AttachStdout: true, AttachStderr: true })
+  const exec = async (Cmd: string[], container = agent) => {
+    const running = await container.exec({ Cmd, AttachStdout: true, AttachStderr: true })
     const output = await text(await running.start({}))
     return { ...(await running.inspect()), output }
   }
@@ -404,13 +404,17 @@ async function nodeOfACluster(
   expect(existsSync(version)).toBe(false)
   await agent.stop()
 
-  // A node with settings of its own: nothing is registered for it.
+  // A node with settings of its own: nothing is registered for it. Its agent answers while the service is away.
   rmSync(join(on('state'), 'introduced'))
-  writeFileSync(join(on('settings'), 'agent.env'), `IPLEDGER_URL=${url}\nAGENT_OPTIONS="--bridge=own0"\n`)
+  const own = `IPLEDGER_URL=${away.settings.IPLEDGER_URL}\nAGENT_OPTIONS="--bridge=own0"\n`
+  writeFileSync(join(on('settings'), 'agent.env'), own)
   expect(await ended(node, away)).toEqual(good)
-  const own = await run(agentContainer, away)
-  await waitFor(async () => (await said(own)).includes('agent: node node-1'), { what: 'its agent to listen' })
-  await own.stop()
+  const alone = await run(agentContainer)
+  await waitFor(async () => (await said(alone)).includes('agent: node node-1'), {
+    what: 'its agent to listen',
+  })
+  expect(await exec(probe, alone)).toMatchObject({ ExitCode: 0 })
+  await alone.stop()
 }
 
 /** What .dockerignore lets through. */
