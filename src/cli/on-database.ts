@@ -3,8 +3,10 @@
  * have another DATABASE_URL.
  */
 import type pg from 'pg'
+import { encoderOf } from '../api/codec/encode-response.ts'
 import { type Config, readConfig, StartRefused } from '../config.ts'
 import { ownCommand } from '../core/command.ts'
+import { VerifyNetworkResponseSchema } from '../gen/ipledger/v1/audit_pb.ts'
 import { openLedger } from '../ledger/open.ts'
 import { rebuildNetwork } from '../ledger/rebuild.ts'
 import { type Anchor, verifyNetwork } from '../ledger/verify.ts'
@@ -14,8 +16,8 @@ import { type FoundDatabase, findDatabase } from '../postgres/database.ts'
 import { attachEmbedded } from '../postgres/embedded.ts'
 import { AUDITOR_ROLE, inspectLogin } from '../postgres/roles.ts'
 import { createLogger } from '../telemetry.ts'
-import { CommandFailed, UsageError } from './failure.ts'
-import { type Format, print, sheet, tableOf } from './print.ts'
+import { CommandFailed, UsageError } from './exit.ts'
+import { type Format, print, progressOf, sheet, tableOf } from './print.ts'
 import { type NetworkVerified, verifiedText } from './views.ts'
 
 export type VerifyOptions = Readonly<{ network?: string; against?: Anchor; output?: Format }>
@@ -39,17 +41,21 @@ export function runVerify({ network, against, output }: VerifyOptions): Promise<
       throw new UsageError(
         'Say of which network the anchor is: ipledger verify --network NETWORK --against …',
       )
+    const progress = progressOf()
     const found = await Array.fromAsync(networks, async (name): Promise<NetworkVerified> => {
       const verified = await verifyNetwork(client, name, {
         from: 0,
         ...(against !== undefined && { against }),
         onProgress: ({ part, done, head }) =>
-          showProgress(`${name}: ${part} ${done}${part === 'log' ? ` of ${head}` : ''}`),
+          part === 'log'
+            ? progress(`${name}: events`, Number(done), head)
+            : progress(`${name}: ${part} ${done}`),
       })
       return { network: name, ...verified }
     })
-    showProgress('')
-    await print(output, { networks: found, database: where }, () => verifiedText(found))
+    progress('')
+    const asAnswered = found.map(encoderOf(VerifyNetworkResponseSchema))
+    await print(output, { networks: asAnswered, database: where }, () => verifiedText(found))
     return found.every(({ findings }) => findings.length === 0)
   })
 }
@@ -57,10 +63,11 @@ export function runVerify({ network, against, output }: VerifyOptions): Promise<
 export function runRebuild({ network, output }: { readonly network: string; readonly output?: Format }) {
   return onDatabase('rebuild', async ({ client, where }) => {
     await requireOwner(client)
-    const rebuilt = await rebuildNetwork(client, network, (written) =>
-      showProgress(`${network}: table ${written}`),
+    const progress = progressOf()
+    const rebuilt = await rebuildNetwork(client, network, (table, at, all) =>
+      progress(`${network}: ${table}, tables done`, at, all),
     )
-    showProgress('')
+    progress('')
     if (rebuilt === null) throw new CommandFailed(`network ${network} has no events in ${where}.`)
     const rows = Object.entries(rebuilt.rows).map(([name, count]) => [`rows of ${name}`, count])
     await print(output, { network, ...rebuilt, database: where }, () =>
@@ -150,8 +157,4 @@ async function networksOf(client: pg.Client, where: string, network: string | un
   if (names.length === 0)
     throw new CommandFailed(`There is no network${network === undefined ? '' : ` ${network}`} in ${where}.`)
   return names
-}
-
-function showProgress(text: string): void {
-  if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`)
 }

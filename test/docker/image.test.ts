@@ -270,7 +270,7 @@ async function nodeOfACluster(
   writeFileSync(join(on('network'), 'conflist'), conflist!.replace('"web"', '"@NODE@"'))
   const settings = {
     IPLEDGER_URL: url,
-    AGENT_OPTIONS: '--bridge=none0 --pools=@NODE@',
+    AGENT_OPTIONS: '--bridge=none0 --pool=@NODE@',
     NODE_BLOCKS: 'blocks',
   }
   const named = literalsOf('ipledger-agent').map((one) => one.split('=')[0])

@@ -22,12 +22,15 @@ test('from an empty directory: start, the three commands, restart, the lease is 
   expect(existsSync(env.IPLEDGER_DIR)).toBe(false)
 
   const first = await serve(env)
-  const printed = [...first.stdout().matchAll(/IPLEDGER_URL=(\S+) npx ipledger (.*)/g)]
+  const printed = [...first.stdout().matchAll(/IPLEDGER_URL=(\S+) ipledger (.*)/g)]
   expect(printed).toHaveLength(3)
   for (const [, url, args] of printed) {
     expect(url).toBe(first.url)
     const ran = await startProcess(args!.split(' '), { IPLEDGER_URL: url }).finished
-    expect(ran).toMatchObject({ code: 0, stderr: '' })
+    expect(ran).toMatchObject({
+      code: 0,
+      stderr: args!.startsWith('lease list') ? '' : expect.stringContaining(`: ${url}, network default\n`),
+    })
   }
   const { leases } = await ipledgerJson<Leases>(first, ['lease', 'list'])
   expect(leases).toMatchObject([{ leaseId: 'default/3', address: '10.0.0.2' }])
