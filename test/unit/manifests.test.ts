@@ -1,6 +1,7 @@
 /** ops/kubernetes and ops/systemd: the command line knows what they run, and the configuration what they set. */
 import { execFileSync, spawnSync } from 'node:child_process'
 import { globSync, readFileSync } from 'node:fs'
+import { dumpYaml, loadAllYaml } from '@kubernetes/client-node'
 import { expect, test } from 'vitest'
 import { parse, parseAllDocuments } from 'yaml'
 import { complaints } from '../support/runbooks.ts'
@@ -70,6 +71,17 @@ test('what the owner of a cluster changes has names that are known, and fits the
     // Probes and the Service name the ports.
     const ports = (container.ports ?? []).map(({ name }: { readonly name: string }) => name)
     for (const [, port] of JSON.stringify(template).matchAll(/"port":"(\w+)"/g)) expect(ports).toContain(port)
+  }
+})
+
+test('the API of Kubernetes knows their fields', () => {
+  const files = globSync('ops/kubernetes/{namespace,service,worker,agent}.yaml')
+  type Patch = { readonly patch: string }
+  const patches = kustomization.patches.map(({ patch }: Patch) => patch)
+  for (const text of [...files.map((file) => readFileSync(file, 'utf8')), ...patches]) {
+    // Its client drops what it does not know.
+    const known = loadAllYaml(text).map((one) => parse(dumpYaml(one)))
+    expect(known).toEqual(parseAllDocuments(text).map((one) => one.toJS()))
   }
 })
 
