@@ -89,6 +89,13 @@ Examples:
   pg_dump "$(ipledger database url)" --format=custom --file=ipledger.dump`,
       run: async ({ role }: { readonly role: string }) => console.log(await (await load()).databaseUrl(role)),
     }),
+    command('run <program> [arguments...]', {
+      about: "run a program that finds the owner's login in DATABASE_URL, also while the service is stopped",
+      help: `
+Example:
+  ipledger database run -- sh -c 'pg_dump "$DATABASE_URL" --format=custom' >ipledger.dump`,
+      run: async (_, program: string, args: string[]) => (await load()).runWithDatabase(program, args),
+    }),
   ),
 ]
 

@@ -2,9 +2,11 @@
  * Runs the commands of `database.ts`. They make and migrate nothing. Each first prints which database it is: another terminal may
  * have another DATABASE_URL.
  */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import type pg from 'pg'
 import { encoderOf } from '../api/codec/encode-response.ts'
-import { type Config, readConfig, StartRefused } from '../config.ts'
+import { type Config, readConfig, StartRefused, setVariables } from '../config.ts'
 import { ownCommand } from '../core/command.ts'
 import { VerifyNetworkResponseSchema } from '../gen/ipledger/v1/audit_pb.ts'
 import { openLedger } from '../ledger/open.ts'
@@ -16,7 +18,7 @@ import { type FoundDatabase, findDatabase } from '../postgres/database.ts'
 import { attachEmbedded } from '../postgres/embedded.ts'
 import { AUDITOR_ROLE, inspectLogin } from '../postgres/roles.ts'
 import { createLogger } from '../telemetry.ts'
-import { CommandFailed, UsageError } from './exit.ts'
+import { CommandFailed, SilentExit, UsageError } from './exit.ts'
 import { type Format, print, progressOf, sheet, tableOf } from './print.ts'
 import { type NetworkVerified, verifiedText } from './views.ts'
 
@@ -120,6 +122,17 @@ export async function databaseUrl(role: string): Promise<string> {
   return role === 'owner' ? url : replaceLogin(url, { user: AUDITOR_ROLE })
 }
 
+/** Ends with the program's exit code. */
+export function runWithDatabase(program: string, args: readonly string[]): Promise<void> {
+  return onDatabase('database run', async ({ client, found }) => {
+    await requireOwner(client)
+    setVariables({ DATABASE_URL: found.adminUrl })
+    const child = spawn(program, args, { stdio: 'inherit' })
+    const [code] = (await once(child, 'exit')) as [number | null]
+    if (code !== 0) throw new SilentExit(code ?? undefined)
+  })
+}
+
 async function requireOwner(client: pg.Client): Promise<void> {
   const { administers, role } = await inspectLogin(client)
   if (administers) return
@@ -130,13 +143,13 @@ async function requireOwner(client: pg.Client): Promise<void> {
 
 type OnDatabase = { readonly client: pg.Client; readonly where: string; readonly found: FoundDatabase }
 
-/** `rebuild` takes the owner's login. Ctrl-C ends the process, and PostgreSQL rolls back. */
+/** `rebuild` and `database run` take the owner's login. Ctrl-C ends the process, and PostgreSQL rolls back. */
 async function onDatabase<T>(command: string, work: (on: OnDatabase) => Promise<T>): Promise<T> {
   const config = readConfig()
   const where = whereOf(config)
   console.error(`ipledger ${command}: ${where}`)
   const found = await findDatabase(config, { log: createLogger(config.logLevel) })
-  const url = command === 'rebuild' ? found.adminUrl : found.url
+  const url = ['rebuild', 'database run'].includes(command) ? found.adminUrl : found.url
   try {
     return await withClient({ url, applicationName: `ipledger ${command}` }, (client) =>
       work({ client, where, found }),

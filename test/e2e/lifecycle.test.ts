@@ -67,6 +67,20 @@ test('from an empty directory: start, the three commands, restart, the lease is 
   expect(processesOf(directory)).toEqual([])
 
   expect(await ipledger(first, ['verify'], env)).toMatchObject({ code: 0 })
+  const look = `import(${JSON.stringify(import.meta.resolve('pg'))}).then(async ({ default: { Client } }) => {
+    const client = new Client(process.env.DATABASE_URL)
+    await client.connect()
+    console.log((await client.query('select address from ipledger.lease')).rows)
+    await client.end()
+    process.exitCode = 7
+  })`
+  const looked = await startProcess(['database', 'run', '--', process.execPath, '-e', look], env).finished
+  expect(looked).toEqual({
+    code: 7,
+    stdout: "[ { address: '10.0.0.2' } ]\n",
+    stderr: `ipledger database run: the embedded PostgreSQL in ${env.IPLEDGER_DIR}\n`,
+  })
+  expect(processesOf(directory)).toEqual([])
   const again = await serve(env)
   expect((await ipledgerJson<Leases>(again, ['lease', 'list'])).leases).toEqual(leases)
   expect(await stop(again, 'SIGINT')).toMatchObject({ code: 0 })
