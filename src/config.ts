@@ -55,6 +55,7 @@ const environment = z.object({
   IPLEDGER_TLS_CERT: text,
   IPLEDGER_TLS_KEY: text,
   IPLEDGER_TLS_CLIENT_CA: text,
+  IPLEDGER_TLS_CLIENT_REQUIRED: yesOrNo.optional(),
   IPLEDGER_SOURCE_SECRETS: text,
   IPLEDGER_LOG_LEVEL: oneOf('trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent').default('info'),
   IPLEDGER_URL: z.url({ protocol: /^https?$/, error: 'must look like http://127.0.0.1:8080' }).optional(),
@@ -165,10 +166,13 @@ export function readConfig(env: Env = process.env) {
 
 function readTlsFiles(set: z.infer<typeof environment>) {
   const { IPLEDGER_TLS_CERT: cert, IPLEDGER_TLS_KEY: key, IPLEDGER_TLS_CLIENT_CA: clientCa } = set
+  const clientRequired = set.IPLEDGER_TLS_CLIENT_REQUIRED === 'yes'
+  if (clientRequired && clientCa === undefined)
+    throw new StartRefused('IPLEDGER_TLS_CLIENT_REQUIRED takes IPLEDGER_TLS_CLIENT_CA: set both, or neither.')
   if (cert === undefined && key === undefined && clientCa === undefined) return undefined
   if (cert === undefined || key === undefined)
     throw new StartRefused('TLS takes both IPLEDGER_TLS_CERT and IPLEDGER_TLS_KEY: set both, or neither.')
-  return { cert: resolve(cert), key: resolve(key), clientCa: clientCa && resolve(clientCa) }
+  return { cert: resolve(cert), key: resolve(key), clientCa: clientCa && resolve(clientCa), clientRequired }
 }
 
 /**

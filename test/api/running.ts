@@ -36,7 +36,9 @@ export function serverOn(options: {
       port: 0,
       grpcPort: 0,
       deadlineMs: options.deadlineMs ?? 10_000,
-      ...(options.tls !== undefined && { tls: { clientCa: undefined, ...options.tls } }),
+      ...(options.tls !== undefined && {
+        tls: { clientCa: undefined, clientRequired: false, ...options.tls },
+      }),
     },
     logger: options.logger ?? createLogger('fatal'),
     metrics: null,

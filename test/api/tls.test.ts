@@ -128,6 +128,23 @@ test('a server of a CA that is not known is told nothing, and the sentence says 
   expect(withoutTls.stderr).toMatch(/^ipledger: http:\/\/127\S+: this port speaks TLS\. Write https:\/\//)
 })
 
+test('where certificates are required, a caller without one is not connected, whatever its token', async () => {
+  const strict = await serviceOn(plain, { ...TLS, IPLEDGER_TLS_CLIENT_REQUIRED: 'yes' })
+  onTestFinished(() => strict.stop())
+  const [url, baseUrl] = [strict.url, strict.grpcUrl].map((one) => one.replace('http:', 'https:'))
+  const headers = { authorization: `Bearer ${token}` }
+  for (const name of ['agent', null, 'forged']) {
+    const nodeOptions = { ca, ...(name !== null && certificate(name)) }
+    const json = createClient({ url: url!, token, tls: nodeOptions })
+    const grpc = createConnectClient(LeaseService, createGrpcTransport({ baseUrl: baseUrl!, nodeOptions }))
+    const calls = [() => json.leases.listLeases({}), () => grpc.listLeases({}, { headers })]
+    for (const call of calls) {
+      if (name === 'agent') await call()
+      else await expect(call()).rejects.toThrow(/socket hang up|alert certificate required|closed/)
+    }
+  }
+})
+
 test('without TLS nothing is answered', async () => {
   await expect(fetch(`${service.url}/healthz`)).rejects.toThrow('fetch failed')
 })
@@ -174,6 +191,10 @@ test.each([
   [
     { IPLEDGER_TLS_KEY: '' },
     /^TLS takes both IPLEDGER_TLS_CERT and IPLEDGER_TLS_KEY: set both, or neither\.$/,
+  ],
+  [
+    { IPLEDGER_TLS_CLIENT_REQUIRED: 'yes', IPLEDGER_TLS_CLIENT_CA: '' },
+    /^IPLEDGER_TLS_CLIENT_REQUIRED takes IPLEDGER_TLS_CLIENT_CA: set both, or neither\.$/,
   ],
 ])('%o ends the start in a sentence', async (wrong, sentence) => {
   const start = serviceOn(plain, { ...TLS, ...wrong })

@@ -31,7 +31,7 @@ import {
 } from './pages.ts'
 import { addReflection } from './reflection.ts'
 import { RequestBytes } from './request-bytes.ts'
-import { ASKING, keepTls, readTls } from './tls.ts'
+import { keepTls, readTls } from './tls.ts'
 import { UnaryHttp } from './unary-http.ts'
 
 /** Longer than callers' pools keep connections, so that the server does not close one on which a request is about to come. */
@@ -100,7 +100,11 @@ export class ApiServer {
         router.service(Health, health.service)
         addReflection(router, [...SERVICES, Health])
       })
-    const tls = config.tls && { ...readTls(config.tls), ...ASKING }
+    const tls = config.tls && {
+      ...readTls(config.tls),
+      requestCert: true,
+      rejectUnauthorized: config.tls.clientRequired,
+    }
     this.watches = watch.watches
     this.#options = options
     this.#admission = admission

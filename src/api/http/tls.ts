@@ -12,10 +12,9 @@ export type TlsFiles = {
   readonly key: string
   /** Of callers' certificates; undefined: none is asked for. */
   readonly clientCa?: string | undefined
+  /** Who has no certificate of `clientCa` gets no connection. Else callers may have one, and one of another CA counts as none. */
+  readonly clientRequired?: boolean
 }
-
-/** Callers may have a certificate; one that no client CA has signed counts as none. */
-export const ASKING = { requestCert: true, rejectUnauthorized: false } as const
 
 /** @throws StartRefused in a sentence, when the files cannot be used */
 export function readTls({ cert, key, clientCa }: TlsFiles): SecureContextOptions {
