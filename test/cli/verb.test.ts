@@ -523,7 +523,8 @@ test('a terminal gets colours, unless NO_COLOR is set; a pipe gets none', async 
     answers = [{ sources: [{ id: 'agent', state: 'ENABLED', status: 'SILENT' }] }]
     const line = `${process.execPath} ${main} source list`
     const [file, ...args] = terminal ? ['script', '-qec', line, '/dev/null'] : line.split(' ')
-    const { FORCE_COLOR, NO_COLOR, ...env } = process.env
+    // Node.js takes CI for a terminal without colours.
+    const { CI, FORCE_COLOR, NO_COLOR, ...env } = process.env
     return (await promisify(execFile)(file!, args, { env: { ...env, TERM: 'xterm-256color', ...more } }))
       .stdout
   }
