@@ -1,6 +1,7 @@
 /**
  * A plugin of `buf generate` that writes src/gen/openapi.json: what a caller with JSON over HTTP has to know, from the
- * descriptors and comments of proto/. Methods and messages only; rights, reasons and limits are in the comments.
+ * descriptors and comments of proto/. Methods and messages only; rights, reasons and limits are in the comments. A field of a request
+ * is required if its comment begins with that word.
  * (protoc-gen-connect-openapi does the same and needs a Go toolchain.)
  */
 import {
@@ -11,6 +12,7 @@ import {
   type DescService,
   ScalarType,
 } from '@bufbuild/protobuf'
+import { FeatureSet_FieldPresence } from '@bufbuild/protobuf/wkt'
 import {
   createEcmaScriptPlugin,
   getComments,
@@ -18,12 +20,16 @@ import {
   runNodeJs,
   type Schema,
 } from '@bufbuild/protoplugin'
+import manifest from '../package.json' with { type: 'json' }
 
 const PACKAGE = 'ipledger.v1'
 const VERSION = 'v1'
 const ERROR = 'Error'
 const ABOUT = `ipledger hands out IP addresses, and never one address to two live workloads. Each method is a POST of JSON to its
 path; docs/callers.md has the contract.`
+
+const FRAMES = `A stream of Connect: before each message, the request too, stand a byte of flags and four of its length, big-endian.
+Flag 2 ends the stream; that message has the error, if there is one.`
 
 runNodeJs(createEcmaScriptPlugin({ name: 'openapi', version: VERSION, generateTs: generate }))
 
@@ -48,24 +54,48 @@ function generate(schema: Schema): void {
     description: prose(getComments(desc).leading),
   })
 
-  const operation = (method: DescMethod) => ({
-    post: {
-      operationId: `${method.parent.name}_${method.name}`,
-      tags: [method.parent.name],
-      ...described(method),
-      requestBody: { required: true, content: json(method.input.name) },
-      responses: {
-        200: { description: 'The answer.', content: json(method.output.name) },
-        default: { description: 'It was refused, or got no answer.', content: json(ERROR) },
+  const operation = (method: DescMethod) => {
+    const { description } = described(method)
+    const isStream = method.methodKind !== 'unary'
+    const content = isStream ? stream : json
+    const failed = { description: 'It was refused, or got no answer.', content: json(ERROR) }
+    return {
+      post: {
+        operationId: `${method.parent.name}_${method.name}`,
+        tags: [method.parent.name],
+        summary: /^.*?\.(?=\s|$)/s.exec(description)![0].replaceAll('\n', ' '),
+        description: isStream ? `${description}\n\n${FRAMES}` : description,
+        requestBody: { required: true, content: content(method.input.name) },
+        responses: {
+          200: { description: 'The answer.', content: content(method.output.name) },
+          '4XX': failed,
+          '5XX': failed,
+        },
       },
-    },
-  })
+    }
+  }
+
+  const asked = new Set<DescMessage>()
+  const collect = (message: DescMessage): void => {
+    if (asked.has(message)) return
+    asked.add(message)
+    for (const field of message.fields) if (field.message !== undefined) collect(field.message)
+  }
+  for (const { methods } of services) for (const { input } of methods) collect(input)
+  const isRequired = (field: DescField) =>
+    asked.has(field.parent)
+      ? /^Required(?! with)/.test(described(field).description)
+      : field.presence === FeatureSet_FieldPresence.IMPLICIT && field.oneof === undefined
 
   const messageSchema = (message: DescMessage) => ({
     type: 'object',
     ...described(message),
     properties: Object.fromEntries(
       message.fields.map((field) => [field.jsonName, { ...typeOf(field), ...described(field) }]),
+    ),
+    ...listed(
+      'required',
+      message.fields.filter(isRequired).map(({ jsonName }) => jsonName),
     ),
     // An unknown field of a request is refused; an answer may get new ones.
     ...(message.name.endsWith('Request') && { additionalProperties: false }),
@@ -83,15 +113,18 @@ function generate(schema: Schema): void {
 
   const document = {
     openapi: '3.1.0',
-    info: { title: 'ipledger', version: VERSION, description: `${ABOUT}\n\n${prose(general)}` },
+    info: {
+      title: 'ipledger',
+      version: VERSION,
+      description: `${ABOUT}\n\n${prose(general)}`,
+      license: { name: manifest.license, identifier: manifest.license },
+    },
+    servers: [{ url: 'http://127.0.0.1:8080', description: 'As `ipledger serve` starts it.' }],
     security: [{ token: [] }, {}],
     tags: services.map((service) => ({ name: service.name, ...described(service) })),
     paths: Object.fromEntries(
       services.flatMap((service) =>
-        // A stream is no plain JSON: its messages have envelopes.
-        service.methods
-          .filter(({ methodKind }) => methodKind === 'unary')
-          .map((method) => [`/${service.typeName}/${method.name}`, operation(method)]),
+        service.methods.map((method) => [`/${service.typeName}/${method.name}`, operation(method)]),
       ),
     ),
     components: {
@@ -109,6 +142,13 @@ function generate(schema: Schema): void {
 function json(name: string) {
   return { 'application/json': { schema: reference(name) } }
 }
+
+function stream(name: string) {
+  return { 'application/connect+json': { schema: reference(name) } }
+}
+
+/** Nothing, if there are none: an empty list is not valid everywhere. */
+const listed = (name: string, all: readonly string[]) => (all.length === 0 ? {} : { [name]: all })
 
 function reference(name: string) {
   return { $ref: `#/components/schemas/${name}` }
@@ -153,6 +193,7 @@ const WELL_KNOWN: Readonly<Record<string, object>> = {
 
 const ERROR_SCHEMA = {
   type: 'object',
+  required: ['code', 'message'],
   description: 'An error as the Connect protocol has it.',
   properties: {
     code: { type: 'string', description: 'Connect code.', examples: ['resource_exhausted'] },

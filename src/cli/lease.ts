@@ -42,6 +42,7 @@ const reserve = verb('reserve', method.reserve, {
     ['--confirmed', 'it is configured already: active at once'],
     ['--dry-run', 'answer as if, and leave no trace', 'validateOnly'],
   ],
+  required: ['kind'],
   says: { claims: '--pool', 'claims.pools': '--pool', 'claims.address': '--address' },
   help: `
 Without --pool, --prefer and --address: one address of the default pool of each family.

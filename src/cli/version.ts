@@ -14,7 +14,7 @@ export const versionCommand = verb('version', getServer, {
       server: version,
       schema,
       serverTime: time(at),
-      database: database && `${database.place} (${database.version})`,
+      database: database && `${database.place} (${database.version.split(' ')[0]})`,
       you: caller && `${caller.name}, ${caller.role}`,
       node: caller?.node,
       networks: caller?.networks.join(', '),

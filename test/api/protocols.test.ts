@@ -22,7 +22,6 @@ import { PoolService } from '../../src/gen/ipledger/v1/pool_pb.ts'
 import { post } from '../support/rpc.ts'
 import { useService } from '../support/service.ts'
 import { waitFor } from '../support/wait-for.ts'
-import { UNARY } from './requests.ts'
 import { clientOf, type Protocol, serverOn, transportOf, urls } from './running.ts'
 
 const PROTOCOLS: readonly Protocol[] = [
@@ -322,27 +321,6 @@ describe('HTTP', () => {
       openapi: '/openapi.json',
       version: 'run: ipledger version',
     })
-  })
-
-  test('/openapi.json describes every method, with the comments of the proto', async () => {
-    const text = await (await fetch(`${running.url}/openapi.json`)).text()
-    const { paths, components } = JSON.parse(text)
-    const methods = UNARY.map(({ parent, name }) => `/${parent.typeName}/${name}`)
-    expect(Object.keys(paths).sort()).toEqual(methods.sort())
-    for (const [, name] of text.matchAll(/"#\/components\/schemas\/(\w+)"/g)) {
-      expect(components.schemas).toHaveProperty(name!)
-    }
-    const { properties } = components.schemas.Lease
-    expect(properties.fencingToken).toEqual({
-      type: 'string',
-      format: 'uint64',
-      pattern: '^[0-9]+$',
-      description: expect.stringContaining('greater than that of every earlier holder'),
-    })
-    const { body } = await post(running, 'LeaseService/ListLeases', {})
-    expect(Object.keys(properties)).toEqual(
-      expect.arrayContaining(Object.keys((body as { leases: object[] }).leases[0]!)),
-    )
   })
 
   test('a page of another site cannot speak as admin through a name that points here', async () => {
