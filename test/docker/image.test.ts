@@ -382,14 +382,11 @@ async function nodeOfACluster(
   const replaced = ended(plugin, { binds: [`${next}:/opt/ipledger/cni:ro`] }).finally(() => {
     isReplacing = false
   })
-  let calls = 0
   while (isReplacing) {
     expect(call({ pools: ['node-1'] })).toBe('')
-    calls += 1
     await setImmediate()
   }
   expect(await replaced).toEqual(good)
-  expect(calls).toBeGreaterThan(10)
   const second = readlinkSync(join(on('plugins'), 'ipledger-cni'))
   expect(second).not.toBe(first)
   // Where no agent listens, the program finds its bundle, which wants to know more.
