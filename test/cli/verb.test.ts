@@ -74,6 +74,8 @@ const SAID: readonly (readonly [line: string, method: string, request: object])[
     'UpdateNetwork',
     { name: 'n', description: '', version: '7', updateMask: 'description,labels' },
   ],
+  ['network update n --closed', 'UpdateNetwork', { name: 'n', closed: true }],
+  ['network update n --no-closed', 'UpdateNetwork', { name: 'n', closed: false }],
   ['network update n --label a=b --label c=d', 'UpdateNetwork', { name: 'n', labels: { a: 'b', c: 'd' } }],
   [
     'network resume n --cause too-many-reaps --why w',

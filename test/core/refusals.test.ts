@@ -112,6 +112,8 @@ test.each<[string, Step, Exclude<Step, readonly Step[]>, string, object, number?
     'POOL_DRAINING',
     { pool: 'pool' },
   ],
+  ['a closed network', [room, CLOSE], reserve('x/1'), 'NETWORK_CLOSED', { network: 'net' }],
+  ['a named address of a closed network', [room, CLOSE], named('x/1', '10.0.0.1'), 'NETWORK_CLOSED', { network: 'net' }],
   [
     'a STRICT pool without a source',
     [network, pool(CIDR, { liveness: 'STRICT' })],
