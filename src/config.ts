@@ -59,6 +59,8 @@ const environment = z.object({
   IPLEDGER_LOG_LEVEL: oneOf('trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent').default('info'),
   IPLEDGER_URL: z.url({ protocol: /^https?$/, error: 'must look like http://127.0.0.1:8080' }).optional(),
   IPLEDGER_TOKEN: text,
+  // Read by the parser of the command line, as the default of --network.
+  IPLEDGER_NETWORK: text,
   IPLEDGER_CA: text,
   IPLEDGER_CERT: text,
   IPLEDGER_KEY: text,
@@ -110,6 +112,11 @@ export type TelemetryConfig = Readonly<ReturnType<typeof readTelemetry>>
 
 type Env = Readonly<Record<string, string | undefined>>
 
+/** What the command line says stands for the environment, also in processes that it starts. */
+export function setVariables(said: Env): void {
+  for (const [name, value] of Object.entries(said)) if (value !== undefined) process.env[name] = value
+}
+
 /** @throws StartRefused naming each variable that cannot be used, and what it must be. */
 export function readConfig(env: Env = process.env) {
   const isOff = env.OTEL_SDK_DISABLED?.toLowerCase() === 'true'
@@ -140,6 +147,7 @@ export function readConfig(env: Env = process.env) {
     tls: readTlsFiles(set),
     logLevel: set.IPLEDGER_LOG_LEVEL,
     /** The server the CLI talks to; by default the one `serve` starts with the same environment. */
+    isDefaultServer: set.IPLEDGER_URL === undefined,
     clientUrl: set.IPLEDGER_URL ?? `http${set.IPLEDGER_TLS_CERT ? 's' : ''}://127.0.0.1:${set.IPLEDGER_PORT}`,
     clientToken: set.IPLEDGER_TOKEN,
     clientTls: { ca: path(set.IPLEDGER_CA), cert: path(set.IPLEDGER_CERT), key: path(set.IPLEDGER_KEY) },

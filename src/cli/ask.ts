@@ -23,10 +23,30 @@ export async function connected(): Promise<IpledgerClient> {
   return createClient({ url, token, tls: Object.fromEntries(files) })
 }
 
-/** Said before a command that ends much: it must be the server and the network that were meant. */
-export async function announce(what: string, network: string): Promise<void> {
+export type Server = { readonly url?: string | undefined; readonly token?: string | undefined }
+
+/** Options of a command stand for their variables. */
+export async function setServer({ url, token }: Server): Promise<void> {
+  if (url === undefined && token === undefined) return
+  const { setVariables } = await import('../config.ts')
+  setVariables({ IPLEDGER_URL: url, IPLEDGER_TOKEN: token })
+}
+
+/** Said before a command that changes something, if the server or the network is not the default one: it must be what was meant. */
+export async function announce(
+  what: string,
+  {
+    network = '',
+    node = '',
+    all = false,
+  }: { readonly network?: string; readonly node?: string; readonly all?: boolean },
+  isGrave = true,
+): Promise<void> {
   const { readConfig } = await import('../config.ts')
-  console.error(`${what}: ${readConfig().clientUrl}, ${network}`)
+  const { clientUrl, isDefaultServer } = readConfig()
+  if (!isGrave && isDefaultServer && ['', 'default'].includes(network)) return
+  const where = all ? 'all networks' : `network ${network || 'default'}`
+  console.error(`${what}: ${clientUrl}, ${where}${node && `, node ${node}`}`)
 }
 
 export async function ask<I extends DescMessage, O extends DescMessage>(

@@ -24,11 +24,9 @@ export const auditCommands = [
     about: "a network's log",
     fields: [
       ...RANGE,
-      ['--after-seq <n>', 'only events with a greater number'],
-      ['--before-seq <n>', 'only events with a smaller number'],
       ['--address <address>', 'only about the lease or block that contains it'],
-      ['--owner-kind <kind>', 'only about leases of owners of this kind'],
-      ['--owner-name <name>', 'only about leases of owners of this name'],
+      ['--kind <kind>', 'only about leases of owners of this kind', 'ownerKind'],
+      ['--name <name>', 'only about leases of owners of this name', 'ownerName'],
       ['--lease-id <id>', 'only about this lease, also one that has ended'],
       ['--type <types>', 'only these types; repeatable, or with commas', 'types'],
       ['--include-sources', 'also source.*, which is left out otherwise'],
@@ -39,7 +37,7 @@ export const auditCommands = [
 Examples:
   ipledger events --address 10.0.0.17 --descending
   ipledger events --from -15m --type lease.reaped
-  ipledger events --owner-kind pod --owner-name default/web-0`,
+  ipledger events --kind pod --name default/web-0`,
   }),
   verb('history <address|cidr>', method.getAddressHistory, {
     about: 'holders and events of an address or a block',
@@ -83,7 +81,7 @@ Examples:
   ipledger as-of 120000 -o json`,
   show: ({ leases, seq: number, time: made }, { network = 'default' }) => {
     const then = number === 0n ? 'before its first event' : `at number ${number}, ${time(made)}`
-    return `Network ${network} ${then}\n\n${leaseTable(leases)}`
+    return `Network ${network} ${then}\n\n${leaseTable(leases, { at: made })}`
   },
 })
 

@@ -1,45 +1,108 @@
-/** Completion for bash and zsh: the commands and options of the program as they are, in one function without a process per key. */
-import type { Command } from 'commander'
+/**
+ * Completion for bash, zsh and fish: the shell asks `ipledger __complete` with the words so far. Commands and options come from the
+ * program as it is, names of networks, pools and sources from the server.
+ */
+import type { Command, Option } from 'commander'
+import { LivenessService } from '../gen/ipledger/v1/liveness_pb.ts'
+import { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
+import { PoolService } from '../gen/ipledger/v1/pool_pb.ts'
+import { everyPage, setServer } from './ask.ts'
 import { command, type Declared } from './verb.ts'
 
-export const completionCommand: Declared = (program) =>
+const SCRIPTS = {
+  bash: `_ipledger() {
+  local IFS=$'\\n'
+  COMPREPLY=($(ipledger __complete -- "\${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+}
+complete -o default -F _ipledger ipledger`,
+  zsh: `#compdef ipledger
+_ipledger() {
+  compadd -- \${(f)"$(ipledger __complete -- "\${words[@]:1:$((CURRENT - 1))}" 2>/dev/null)"} || _files
+}
+compdef _ipledger ipledger`,
+  fish: `complete -c ipledger -a '(ipledger __complete -- (commandline -opc)[2..] (commandline -ct) 2>/dev/null)'`,
+}
+
+export const completionCommands: readonly Declared[] = [
   command('completion <shell>', {
-    about: 'print a script by which the shell completes commands and options',
-    argument: (shell) => shell.choices(['bash', 'zsh']),
+    about: 'print a script by which the shell completes commands, options, and names that the server knows',
+    argument: (shell) => shell.choices(Object.keys(SCRIPTS)),
     help: `
 Examples:
   source <(ipledger completion bash)
-  ipledger completion zsh >"\${fpath[1]}/_ipledger"`,
-    run: (_, shell) => console.log(completionScript(program, shell === 'zsh')),
-  })(program)
+  ipledger completion zsh >"\${fpath[1]}/_ipledger"
+  ipledger completion fish >~/.config/fish/completions/ipledger.fish`,
+    run: (_, shell) => console.log(SCRIPTS[shell as keyof typeof SCRIPTS]),
+  }),
+  (program) => {
+    const made = program.command('__complete [words...]', { hidden: true })
+    return made.action(async (words: readonly string[]) => {
+      const found = await completions(program, words)
+      if (found.length > 0) console.log(found.join('\n'))
+    })
+  },
+]
 
-/** zsh takes functions for bash. */
-export function completionScript(program: Command, isZsh: boolean): string {
-  const commands = [...everyCommand(program, '')]
-  const groups = commands.filter(([, { commands }]) => commands.length > 0).map(([path]) => `'${path}'`)
-  const options = commands.map(([path, command]) => `    '${path}') word='${wordsOf(command).join(' ')}' ;;`)
-  return `${isZsh ? '#compdef ipledger\nautoload -U +X bashcompinit && bashcompinit\n' : ''}_ipledger() {
-  local path='' word
-  for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-    case "$path" in ${groups.join('|')}) case "$word" in -*) ;; *) path="$path $word" ;; esac ;; esac
-  done
-  case "$path" in
-${options.join('\n')}
-    *) word='' ;;
-  esac
-  COMPREPLY=($(compgen -W "$word" -- "\${COMP_WORDS[COMP_CWORD]}"))
+/** What the last word may become. */
+export async function completions(program: Command, words: readonly string[]): Promise<readonly string[]> {
+  const last = words.at(-1) ?? ''
+  const typed = words.slice(0, -1)
+  let at = program
+  let positions = 0
+  let open: Option | undefined
+  for (const word of typed) {
+    if (open !== undefined) open = undefined
+    else if (word.startsWith('-')) open = at.options.find((option) => takes(option, word))
+    else {
+      const inner = at.commands.find((one) => namesOf(one).includes(word))
+      if (inner === undefined) positions++
+      else at = inner
+    }
+  }
+  const [url, token, network] = ['--url', '--token', '--network'].map((name) => valueAfter(typed, name))
+  await setServer({ url, token })
+  const candidates = async () => {
+    if (open !== undefined) return open.argChoices ?? (await namesFor(open.attributeName(), network))
+    if (last.startsWith('-')) return [...at.options.flatMap(({ long }) => long ?? []), '--help']
+    const inner = at.commands.filter((one) => one.name() !== '__complete').flatMap(namesOf)
+    if (inner.length > 0) return inner
+    const argument = at.registeredArguments[positions]
+    if (argument === undefined) return []
+    return (
+      argument.argChoices ?? (await namesFor(at.parent === program ? at.name() : at.parent!.name(), network))
+    )
+  }
+  // Of a list with commas, its last part.
+  const [, before = '', part = ''] = /^(.*,)?(.*)$/.exec(last)!
+  return (await candidates()).filter((one) => one.startsWith(part)).map((one) => before + one)
 }
-complete -o default -F _ipledger ipledger`
+
+const takes = ({ long, short, required, optional }: Option, word: string) =>
+  (required || optional) && (word === long || word === short)
+
+function valueAfter(words: readonly string[], name: string): string | undefined {
+  const at = words.lastIndexOf(name)
+  return at < 0 ? undefined : words[at + 1]
 }
 
 const namesOf = (command: Command) => [command.name(), ...command.aliases()]
 
-function* everyCommand(command: Command, path: string): Generator<readonly [path: string, Command]> {
-  yield [path, command]
-  for (const one of command.commands)
-    for (const name of namesOf(one)) yield* everyCommand(one, `${path} ${name}`)
-}
-
-function wordsOf({ commands, options }: Command): readonly string[] {
-  return [...commands.flatMap(namesOf), ...options.flatMap(({ long }) => long ?? []), '--help']
+/** Names on the server for an option or for the argument of a group's commands; it may not answer. */
+async function namesFor(what: string, network = ''): Promise<readonly string[]> {
+  try {
+    switch (what) {
+      case 'network':
+      case 'recover':
+        return (await everyPage(NetworkService.method.listNetworks, {})).networks.map(({ name }) => name)
+      case 'pool':
+      case 'prefer':
+        return (await everyPage(PoolService.method.listPools, { network })).pools.map(({ name }) => name)
+      case 'source':
+        return (await everyPage(LivenessService.method.listSources, { network })).sources.map(({ id }) => id)
+      default:
+        return []
+    }
+  } catch {
+    return []
+  }
 }

@@ -4,10 +4,10 @@ import { AuditService } from '../gen/ipledger/v1/audit_pb.ts'
 import { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
 import type { Anchor } from '../ledger/verify.ts'
 import { announce, ask, everyPage } from './ask.ts'
-import { SilentExit, UsageError } from './failure.ts'
+import { SilentExit, UsageError } from './exit.ts'
 import type { RecoverOptions, VerifyOptions } from './on-database.ts'
 import { type Format, outputOption } from './print.ts'
-import { command, group, printAnswer } from './verb.ts'
+import { command, group, networkOptions, printAnswer, serverOptions } from './verb.ts'
 import { verifiedText } from './views.ts'
 
 /** Loaded only by the command that needs it: the others start in a tenth of the time. */
@@ -17,7 +17,8 @@ export const databaseCommands = [
   command('verify', {
     about: 'check that the log is whole and that the tables follow from it',
     options: [
-      ['--network <name>', 'only this network (default: all)'],
+      new Option('--network <name>', 'only this network (default: all)'),
+      ...serverOptions(),
       [
         '--against <head:digest>',
         'the log must have had this end: an anchor that was kept elsewhere',
@@ -37,14 +38,14 @@ can't write: it shows later that nothing before it was altered, and that no end 
   }),
   command('rebuild', {
     about: "make a network's tables anew from its log",
-    options: [['--network <name>', 'network', 'default'], outputOption()],
+    options: [...networkOptions().slice(0, 1), outputOption()],
     help: `
 "ipledger verify" lists the differences. It takes one transaction, while the service runs: writers wait, readers see the
 old tables until it commits.`,
     run: async (options: { readonly network: string; readonly output?: Format }) =>
       (await load()).runRebuild(options),
   }),
-  command('recover [network]', {
+  command('recover [name]', {
     about:
       'say that the database may be older than what it answered: a new era, and nothing handed out until sources have reported',
     options: [
@@ -54,6 +55,7 @@ old tables until it commits.`,
       ['--end', 'end the recovery of one network: you say that it is safe'],
       ['--database', 'before anything serves: go to the database itself'],
       outputOption(),
+      ...serverOptions(),
     ],
     required: ['why'],
     help: `
@@ -87,6 +89,13 @@ Examples:
   pg_dump "$(ipledger database url)" --format=custom --file=ipledger.dump`,
       run: async ({ role }: { readonly role: string }) => console.log(await (await load()).databaseUrl(role)),
     }),
+    command('run <program> [arguments...]', {
+      about: "run a program that finds the owner's login in DATABASE_URL, also while the service is stopped",
+      help: `
+Example:
+  ipledger database run -- sh -c 'pg_dump "$DATABASE_URL" --format=custom' >ipledger.dump`,
+      run: async (_, program: string, args: string[]) => (await load()).runWithDatabase(program, args),
+    }),
   ),
 ]
 
@@ -99,7 +108,7 @@ async function verify(options: VerifyOptions & { readonly server?: boolean }): P
   if (against !== undefined) throw new UsageError('A server reads new events only: leave --against away.')
   const { verifyNetwork } = AuditService.method
   const answer = await ask(verifyNetwork, { network })
-  await printAnswer(output, verifyNetwork, answer, () => verifiedText([answer]))
+  await printAnswer({ output }, verifyNetwork, answer, () => verifiedText([answer]))
   if (!answer.complete || answer.findings.length > 0) throw new SilentExit()
 }
 
@@ -112,18 +121,18 @@ type Recover = RecoverOptions & {
 async function recover(options: Recover, network: string | undefined): Promise<void> {
   const { why, above, end, output } = options
   if (network === undefined && (end === true || above !== undefined))
-    throw new UsageError('Say which network: ipledger recover NETWORK …')
+    throw new UsageError('Say which network: ipledger recover NAME …')
   if ((network === undefined) !== (options.all === true))
-    throw new UsageError('Say which network, or --all: ipledger recover NETWORK …')
+    throw new UsageError('Say which network, or --all: ipledger recover NAME …')
   if (options.database === true) return (await load()).runRecover(network, options)
-  await announce('ipledger recover', network === undefined ? 'all networks' : `network ${network}`)
+  await announce('ipledger recover', network === undefined ? { all: true } : { network })
   const { beginRecovery, endRecovery, listNetworks } = NetworkService.method
   if (end === true)
-    return printAnswer(output, endRecovery, await ask(endRecovery, { network: network!, why }))
+    return printAnswer({ output }, endRecovery, await ask(endRecovery, { network: network!, why }))
   const named = network === undefined ? (await everyPage(listNetworks, {})).networks : [{ name: network }]
   for (const { name } of named) {
     const request = { network: name, why, ...(above !== undefined && { above: BigInt(above) }) }
-    await printAnswer(output, beginRecovery, await ask(beginRecovery, request))
+    await printAnswer({ output }, beginRecovery, await ask(beginRecovery, request))
   }
 }
 

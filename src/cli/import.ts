@@ -3,11 +3,11 @@ import { hostname } from 'node:os'
 import type { SweepOptions } from '../import/host-local-gc.ts'
 import type { Finding } from '../import/import.ts'
 import { connected } from './ask.ts'
-import { SilentExit, UsageError } from './failure.ts'
-import { type Format, outputOption, print, tableOf } from './print.ts'
-import { command, group } from './verb.ts'
+import { SilentExit, UsageError } from './exit.ts'
+import { type Format, outputOption, print, progressOf, tableOf } from './print.ts'
+import { command, group, networkOptions } from './verb.ts'
 
-type Options = SweepOptions & { readonly output?: Format }
+type Options = Omit<SweepOptions, 'apply'> & { readonly dryRun: boolean; readonly output?: Format }
 
 const rows = () => import('../import/rows.ts')
 const READERS = {
@@ -19,11 +19,11 @@ const READERS = {
 }
 
 const ON_NODE = [
-  ['--network <name>', 'network of the ledger', 'default'],
   ['--node <name>', "where host-local's containers run", hostname()],
   ['--cni-cache <directory>', "where the container runtime's library says which are pods", '/var/lib/cni'],
-  ['--apply', 'do it; without, print the plan', false],
+  ['--dry-run', 'print the plan, and do nothing', false],
   outputOption(),
+  ...networkOptions(),
 ] as const
 
 export const importCommands = [
@@ -32,21 +32,22 @@ export const importCommands = [
     argument: (format) => format.choices(Object.keys(READERS)),
     options: ON_NODE,
     help: `
-<path> is a network's directory for host-local, for the others a file of at most 64 MiB. Prints its plan; --apply does it.
+<path> is a network's directory for host-local, for the others a file of at most 64 MiB. Look at the plan first: --dry-run.
 Imported leases are ACTIVE and like all others. An address that another owner holds is a conflict and stays as it is. A second run
 finds the leases of the first. Exit code 1: something was not imported that has not ended.
 
 Examples:
-  ipledger import host-local /var/lib/cni/networks/blue --node node-1
-  ipledger import kea /var/lib/kea/kea-leases4.csv --apply`,
+  ipledger import host-local /var/lib/cni/networks/blue --node node-1 --dry-run
+  ipledger import kea /var/lib/kea/kea-leases4.csv`,
     async run(options: Options, format: keyof typeof READERS, path: string) {
       const rows = await READERS[format](path, options).catch((error: Error) => {
         throw new UsageError(`${path} cannot be read as ${format}: ${error.message}`)
       })
+      const progress = progressOf()
       const { importRows } = await import('../import/import.ts')
       const findings = await importRows(await connected(), options.network, rows, {
-        apply: options.apply,
-        ...(process.stderr.isTTY && { progress: showProgress }),
+        apply: !options.dryRun,
+        progress: (done, all) => progress('rows', done, all),
       })
       await print(options.output, findings, () => importText(findings, options))
       if (findings.some(isLeftOut)) throw new SilentExit()
@@ -54,10 +55,16 @@ Examples:
   }),
   command('export', {
     about: 'held leases as CSV, as "import csv" reads them',
-    options: [['--network <name>', 'network of the ledger', 'default']],
+    options: networkOptions(),
     async run({ network }: { readonly network: string }) {
       const { exportLines } = await import('../import/import.ts')
-      for await (const line of exportLines(await connected(), network)) console.log(line)
+      const progress = progressOf()
+      let lines = 0
+      for await (const line of exportLines(await connected(), network)) {
+        console.log(line)
+        if (++lines % 1_000 === 0) progress('leases', lines)
+      }
+      progress('')
     },
   }),
   group(
@@ -72,11 +79,14 @@ Run it as root on the node, again and again. A file stays while a namespace of t
 could not be removed or imported.
 
 Example:
-  ipledger host-local gc /var/lib/cni/networks/blue --node node-1 --apply`,
+  ipledger host-local gc /var/lib/cni/networks/blue --node node-1`,
       async run(options: Options, directory: string) {
         const { sweepHostLocal } = await import('../import/host-local-gc.ts')
-        const { swept, imported } = await sweepHostLocal(await connected(), directory, options)
-        const wouldBe = options.apply ? '' : 'would be '
+        const { swept, imported } = await sweepHostLocal(await connected(), directory, {
+          ...options,
+          apply: !options.dryRun,
+        })
+        const wouldBe = options.dryRun ? 'would be ' : ''
         const files = swept.map(({ path: file, outcome, why }) => {
           return { file, outcome: outcome === 'removed' ? `${wouldBe}removed` : outcome, why }
         })
@@ -89,21 +99,16 @@ Example:
   ),
 ]
 
-/** On a terminal: over itself, and gone at the end. */
-function showProgress(done: number, all: number): void {
-  process.stderr.write(done < all ? `\r${done} of ${all}` : '\r\x1b[K')
-}
-
 const isLeftOut = ({ outcome }: Finding) => !['new', 'held', 'ended'].includes(outcome)
 
-function importText(findings: readonly Finding[], { apply }: Options): string {
+function importText(findings: readonly Finding[], { dryRun }: Options): string {
   const count = (wanted: Finding['outcome']) => findings.filter(({ outcome }) => outcome === wanted).length
   const made = count('new')
   const left = findings.filter(isLeftOut).length
   const others = findings.filter(({ outcome }) => outcome !== 'new' && outcome !== 'held')
   return [
     others.length === 0 ? '' : `${tableOf('', others)}\n\n`,
-    `${made} ${apply ? 'imported' : 'to import'}, ${count('held')} already held, ${left} not imported, ${count('ended')} ended`,
-    !apply && made > 0 ? '\nNothing was done: --apply imports.' : '',
+    `${made} ${dryRun ? 'to import' : 'imported'}, ${count('held')} already held, ${left} not imported, ${count('ended')} ended`,
+    dryRun && made > 0 ? '\nNothing was done: leave --dry-run away.' : '',
   ].join('')
 }

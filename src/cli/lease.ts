@@ -2,9 +2,9 @@
 import { create, type MessageInitShape, toJson } from '@bufbuild/protobuf'
 import { LeaseService, WatchLeasesResponseSchema } from '../gen/ipledger/v1/lease_pb.ts'
 import { type Lease, Removal } from '../gen/ipledger/v1/types_pb.ts'
-import { announce, ask, connected, everyPage } from './ask.ts'
+import { ask, connected, everyPage } from './ask.ts'
 import { leaseHistory } from './audit.ts'
-import { UsageError } from './failure.ts'
+import { UsageError } from './exit.ts'
 import { type Format, JSON_ANSWERS, sheet, time } from './print.ts'
 import { leaseOrAddress, list, repeated } from './readers.ts'
 import { command, type Field, group, requestOptions, verb } from './verb.ts'
@@ -20,9 +20,9 @@ const OWNER_FIELDS: readonly Field[] = [
   ['--interface <name>', 'interface of the owner', 'owner.interface'],
 ]
 const OWNED: readonly Field[] = [
-  ['--owner-kind <kind>', 'only of owners of this kind'],
-  ['--owner-name <name>', 'only of owners of this name'],
-  ['--owner-uid <uid>', 'only of the owner with this uid'],
+  ['--kind <kind>', 'only of owners of this kind', 'ownerKind'],
+  ['--name <name>', 'only of owners of this name', 'ownerName'],
+  ['--uid <uid>', 'only of the owner with this uid', 'ownerUid'],
   ['--node <name>', 'only on this node'],
   ['--pool <names>', 'only of these pools; repeatable, or with commas', 'pools'],
 ]
@@ -33,15 +33,16 @@ const reserve = verb('reserve', method.reserve, {
     ...OWNER_FIELDS,
     ['--node <name>', 'where it runs', 'owner.node'],
     ['--label <key=value>', 'label, repeatable', 'owner.labels'],
-    ['--pool <name>', 'an address of this pool; repeatable, one address each', null, repeated],
+    ['--pool <names>', 'an address of each of these pools; repeatable, or with commas', null, list],
     ['--prefer <a,b>', 'an address of the first of these pools that has one; repeatable', null, repeated],
     ['--address <address>', 'this address, or refused; repeatable without --pool', null, list],
     ['--prefer-previous', "the owner's latest address in the pool if it can be had", null],
     ['--live <addresses>', 'seen in use by others: not handed out; repeatable', 'liveAddresses'],
     ['--confirm-within <duration>', 'promise not to use it later than that unless confirmed'],
     ['--confirmed', 'it is configured already: active at once'],
-    ['--validate-only', 'answer as if, and leave no trace'],
+    ['--dry-run', 'answer as if, and leave no trace', 'validateOnly'],
   ],
+  says: { claims: '--pool', 'claims.pools': '--pool', 'claims.address': '--address' },
   help: `
 Without --pool, --prefer and --address: one address of the default pool of each family.
 Repeating the command gives the same lease. A name is unique per kind: another --uid or --incarnation under the same
@@ -49,7 +50,7 @@ name takes over, and the addresses of the old one are quarantined until they are
 
 Examples:
   ipledger reserve --kind container --name node-1/web --pool web
-  ipledger reserve --kind pod --name default/web-0 --uid 9b3c… --incarnation 5f1e… --pool web --pool web6
+  ipledger reserve --kind pod --name default/web-0 --uid 9b3c… --incarnation 5f1e… --pool web,web6
   ipledger reserve --kind vm --name build-7 --prefer fast,slow --confirm-within 30s
   ipledger reserve --kind infrastructure --name ntp --address 10.0.0.53 --confirmed`,
   run: (request, options: Wanted) =>
@@ -116,6 +117,7 @@ its addresses under its new name first.
 Examples:
   ipledger reap default/42 --version 57 --why "node-3 was scrapped on Monday"
   ipledger reap --node n3 --head 48213 --why "power is off, PDU port 7"`,
+    isGrave: ({ node = '' }) => node !== '',
     run: (request, options: Reap) => (request.node ? reapNode(request, options) : ask(method.reap, request)),
     show: ({ leases }) => (leases.length === 1 ? leaseSheet(leases[0]) : leaseTable(leases)),
   }),
@@ -129,7 +131,6 @@ async function reapNode(
   { dryRun = false, yes = false }: Reap,
 ) {
   const { network = 'default', node = '' } = request
-  await announce('ipledger reap', `network ${network || 'default'}, node ${node}`)
   const { leases } = await everyPage(method.listLeases, { network, node })
   if (dryRun) return create(method.reap.output, { leases })
   console.error(leaseTable(leases))
@@ -161,7 +162,7 @@ const lease = group(
   verb('list', method.listLeases, {
     about: 'leases that are held now, by address',
     fields: [
-      ['--state <states>', 'reserved, active, quarantined', 'states'],
+      ['--state <states>', 'only in these states', 'states'],
       ...OWNED,
       ['--label <key=value>', 'only of owners with this label, repeatable', 'labels'],
       ['--cidr <cidr>', 'only those that overlap it'],
@@ -202,7 +203,7 @@ const request = group(
 )
 
 const { options: watchOptions, request: watchRequest } = requestOptions(method.watchLeases.input, [
-  ['--state <states>', 'reserved, active, quarantined, ended', 'states'],
+  ['--state <states>', 'only in these states', 'states'],
   ...OWNED,
   ['--after <n>', 'also events after this number; 0: all'],
   ['--after-digest <hex>', 'the digest that was answered beside that number'],

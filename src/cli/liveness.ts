@@ -2,7 +2,7 @@
 import { ATTENTION } from '../core/attention.ts'
 import { LivenessService, SourceSchema } from '../gen/ipledger/v1/liveness_pb.ts'
 import { ask } from './ask.ts'
-import { CommandFailed, UsageError } from './failure.ts'
+import { CommandFailed, UsageError } from './exit.ts'
 import { table } from './print.ts'
 import { group, verb } from './verb.ts'
 import { sheetText } from './views.ts'
@@ -17,7 +17,7 @@ const sources = group(
       'make a source known, in dry run: addresses that it lists are not handed out, and nothing else follows',
     fields: [
       ['--owner-kinds <kinds>', 'kinds of owners it can see: pod,container', 'sight.ownerKinds'],
-      ['--kind <kind>', 'push (it reports), or docker, kubernetes, http (it is asked)'],
+      ['--kind <kind>', 'push: it reports (default); the others are asked'],
       ['--node <name>', 'the node it sees; without, the whole network', 'sight.node'],
       ['--families <families>', 'families of addresses it can see: 4, 6 or 4,6', 'sight.families'],
       ['--interval <duration>', 'how often it reports or is asked (30s; asked: 60s)', 'sight.interval'],
@@ -56,7 +56,7 @@ Examples:
     about: 'sources, by id, and how they stand by their reports',
     fields: [
       ['--node <name>', 'only of this node'],
-      ['--state <states>', 'registered, enabled, retired', 'states'],
+      ['--state <states>', 'only in these states', 'states'],
     ],
   }),
   verb('get <id>', method.listSources, {

@@ -1,7 +1,6 @@
 /** Networks: create, list, get, update; the end of a hold. */
 import { LivenessService } from '../gen/ipledger/v1/liveness_pb.ts'
 import { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
-import { announce, ask } from './ask.ts'
 import { group, verb } from './verb.ts'
 
 const { method } = NetworkService
@@ -34,13 +33,11 @@ export const networkCommands = group(
       ['--no-closed', 'hand out again', 'closed'],
     ],
   }),
-  verb('resume [network]', LivenessService.method.resumeHold, {
+  verb('resume [name]', LivenessService.method.resumeHold, {
     about: 'end holds: an operator says that the missing workloads are gone, or that the clock is right',
+    argument: (network) => ({ network }),
     fields: [['--cause <cause>', 'only this hold (default: all of them)']],
-    run: async (request) => {
-      await announce('ipledger network resume', `network ${request.network || 'default'}`)
-      return ask(LivenessService.method.resumeHold, request)
-    },
+    isGrave: () => true,
     help: '\nExample:\n  ipledger network resume --cause too-many-reaps --why "node-1 was drained at noon"',
   }),
 )

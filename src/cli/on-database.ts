@@ -2,9 +2,13 @@
  * Runs the commands of `database.ts`. They make and migrate nothing. Each first prints which database it is: another terminal may
  * have another DATABASE_URL.
  */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import type pg from 'pg'
-import { type Config, readConfig, StartRefused } from '../config.ts'
+import { encoderOf } from '../api/codec/encode-response.ts'
+import { type Config, readConfig, StartRefused, setVariables } from '../config.ts'
 import { ownCommand } from '../core/command.ts'
+import { VerifyNetworkResponseSchema } from '../gen/ipledger/v1/audit_pb.ts'
 import { openLedger } from '../ledger/open.ts'
 import { rebuildNetwork } from '../ledger/rebuild.ts'
 import { type Anchor, verifyNetwork } from '../ledger/verify.ts'
@@ -14,8 +18,8 @@ import { type FoundDatabase, findDatabase } from '../postgres/database.ts'
 import { attachEmbedded } from '../postgres/embedded.ts'
 import { AUDITOR_ROLE, inspectLogin } from '../postgres/roles.ts'
 import { createLogger } from '../telemetry.ts'
-import { CommandFailed, UsageError } from './failure.ts'
-import { type Format, print, sheet, tableOf } from './print.ts'
+import { CommandFailed, SilentExit, UsageError } from './exit.ts'
+import { type Format, print, progressOf, sheet, tableOf } from './print.ts'
 import { type NetworkVerified, verifiedText } from './views.ts'
 
 export type VerifyOptions = Readonly<{ network?: string; against?: Anchor; output?: Format }>
@@ -39,17 +43,21 @@ export function runVerify({ network, against, output }: VerifyOptions): Promise<
       throw new UsageError(
         'Say of which network the anchor is: ipledger verify --network NETWORK --against …',
       )
+    const progress = progressOf()
     const found = await Array.fromAsync(networks, async (name): Promise<NetworkVerified> => {
       const verified = await verifyNetwork(client, name, {
         from: 0,
         ...(against !== undefined && { against }),
         onProgress: ({ part, done, head }) =>
-          showProgress(`${name}: ${part} ${done}${part === 'log' ? ` of ${head}` : ''}`),
+          part === 'log'
+            ? progress(`${name}: events`, Number(done), head)
+            : progress(`${name}: ${part} ${done}`),
       })
       return { network: name, ...verified }
     })
-    showProgress('')
-    await print(output, { networks: found, database: where }, () => verifiedText(found))
+    progress('')
+    const asAnswered = found.map(encoderOf(VerifyNetworkResponseSchema))
+    await print(output, { networks: asAnswered, database: where }, () => verifiedText(found))
     return found.every(({ findings }) => findings.length === 0)
   })
 }
@@ -57,10 +65,11 @@ export function runVerify({ network, against, output }: VerifyOptions): Promise<
 export function runRebuild({ network, output }: { readonly network: string; readonly output?: Format }) {
   return onDatabase('rebuild', async ({ client, where }) => {
     await requireOwner(client)
-    const rebuilt = await rebuildNetwork(client, network, (written) =>
-      showProgress(`${network}: table ${written}`),
+    const progress = progressOf()
+    const rebuilt = await rebuildNetwork(client, network, (table, at, all) =>
+      progress(`${network}: ${table}, tables done`, at, all),
     )
-    showProgress('')
+    progress('')
     if (rebuilt === null) throw new CommandFailed(`network ${network} has no events in ${where}.`)
     const rows = Object.entries(rebuilt.rows).map(([name, count]) => [`rows of ${name}`, count])
     await print(output, { network, ...rebuilt, database: where }, () =>
@@ -113,6 +122,17 @@ export async function databaseUrl(role: string): Promise<string> {
   return role === 'owner' ? url : replaceLogin(url, { user: AUDITOR_ROLE })
 }
 
+/** Ends with the program's exit code. */
+export function runWithDatabase(program: string, args: readonly string[]): Promise<void> {
+  return onDatabase('database run', async ({ client, found }) => {
+    await requireOwner(client)
+    setVariables({ DATABASE_URL: found.adminUrl })
+    const child = spawn(program, args, { stdio: 'inherit' })
+    const [code] = (await once(child, 'exit')) as [number | null]
+    if (code !== 0) throw new SilentExit(code ?? undefined)
+  })
+}
+
 async function requireOwner(client: pg.Client): Promise<void> {
   const { administers, role } = await inspectLogin(client)
   if (administers) return
@@ -123,13 +143,13 @@ async function requireOwner(client: pg.Client): Promise<void> {
 
 type OnDatabase = { readonly client: pg.Client; readonly where: string; readonly found: FoundDatabase }
 
-/** `rebuild` takes the owner's login. Ctrl-C ends the process, and PostgreSQL rolls back. */
+/** `rebuild` and `database run` take the owner's login. Ctrl-C ends the process, and PostgreSQL rolls back. */
 async function onDatabase<T>(command: string, work: (on: OnDatabase) => Promise<T>): Promise<T> {
   const config = readConfig()
   const where = whereOf(config)
   console.error(`ipledger ${command}: ${where}`)
   const found = await findDatabase(config, { log: createLogger(config.logLevel) })
-  const url = command === 'rebuild' ? found.adminUrl : found.url
+  const url = ['rebuild', 'database run'].includes(command) ? found.adminUrl : found.url
   try {
     return await withClient({ url, applicationName: `ipledger ${command}` }, (client) =>
       work({ client, where, found }),
@@ -150,8 +170,4 @@ async function networksOf(client: pg.Client, where: string, network: string | un
   if (names.length === 0)
     throw new CommandFailed(`There is no network${network === undefined ? '' : ` ${network}`} in ${where}.`)
   return names
-}
-
-function showProgress(text: string): void {
-  if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`)
 }

@@ -4,7 +4,7 @@ import { durationFromMs } from '@bufbuild/protobuf/wkt'
 import { formatValue, isMalformed, parseRange } from '../core/address.ts'
 import { PoolService } from '../gen/ipledger/v1/pool_pb.ts'
 import { ask } from './ask.ts'
-import { UsageError } from './failure.ts'
+import { UsageError } from './exit.ts'
 import { list } from './readers.ts'
 import { type Field, group, masked, verb } from './verb.ts'
 

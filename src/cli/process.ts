@@ -7,10 +7,10 @@ import { fileURLToPath } from 'node:url'
 import type { AgentOptions } from '../agent/agent.ts'
 import type { DriverOptions } from '../docker/driver.ts'
 import { connected } from './ask.ts'
-import { SilentExit } from './failure.ts'
+import { SilentExit } from './exit.ts'
 import { list, whole } from './readers.ts'
 import { awaitSignals, SIGNALS } from './stopping.ts'
-import { command } from './verb.ts'
+import { command, networkOptions } from './verb.ts'
 
 /** Loaded only by the command that needs it: the others start in a tenth of the time. */
 const load = () => import('./serve.ts')
@@ -38,14 +38,14 @@ second one ends it at once.`,
     about: 'run on a node: answer the CNI plugin, report live addresses, keep spares for an outage',
     options: [
       ['--bridge <name>', 'the bridge of its containers, or the parent of macvlan and ipvlan'],
-      ['--network <name>', 'network of the ledger', 'default'],
+      ...networkOptions(),
       ['--node <name>', 'this node, as the token has it', hostname()],
       ['--source <id>', 'its source, registered for this node (default: the name of the node)'],
       ['--socket <path>', 'where the plugin calls', '/run/ipledger/agent.sock'],
       ['--state <directory>', 'undelivered releases, and the last number heard', '/var/lib/ipledger'],
       ['--cni-cache <directory>', "where the container runtime's library keeps results", '/var/lib/cni'],
       ['--spares <n>', 'addresses to hand out while the service is away', whole, 0],
-      ['--pools <names>', 'pools of spares, one address of each (default: the default pools)', list, []],
+      ['--pool <names>', 'pools of spares, one address of each (default: the default pools)', list, []],
       ['--probe', 'ask the link whether an address is in use before it is handed out (ARP, ND)', false],
     ],
     required: ['bridge'],
@@ -54,14 +54,14 @@ Needs root, and the programs ip and nsenter. Register and enable its source firs
   ipledger source register node-1 --node node-1 --owner-kinds pod,container
   ipledger source enable node-1
   ipledger agent --node node-1 --bridge cni0 --spares 8`,
-    async run({ source, ...options }: Omit<AgentOptions, 'source'> & { readonly source?: string }) {
+    async run({ source, pool, ...options }: AgentFlags) {
       const { Agent } = await import('../agent/agent.ts')
       const { createLogger } = await import('../telemetry.ts')
       const { readConfig } = await import('../config.ts')
       const log = createLogger(readConfig().logLevel)
       const { signal } = awaitSignals(log)
       const { node, network, socket } = options
-      const agent = new Agent({ ...options, source: source ?? node }, await connected(), log)
+      const agent = new Agent({ ...options, pools: pool, source: source ?? node }, await connected(), log)
       await agent.run(signal, () =>
         console.log(`ipledger agent: node ${node}, network ${network}, listening on ${socket}`),
       )
@@ -70,7 +70,7 @@ Needs root, and the programs ip and nsenter. Register and enable its source firs
   command('docker-driver', {
     about: 'run on a node: hand out addresses to containers of Docker, as its IPAM driver',
     options: [
-      ['--network <name>', 'network of the ledger', 'default'],
+      ...networkOptions(),
       ['--node <name>', 'this node, as the token has it', hostname()],
       ['--socket <path>', 'where Docker calls; it names the driver', '/run/docker/plugins/ipledger.sock'],
     ],
@@ -111,6 +111,11 @@ IPLEDGER_DIR=<path> ipledger serve.`,
       runProgram('src/demo/main', directory === undefined ? {} : { directory: resolve(directory) }),
   }),
 ]
+
+type AgentFlags = Omit<AgentOptions, 'source' | 'pools'> & {
+  readonly source?: string
+  readonly pool: AgentOptions['pools']
+}
 
 /** Programs above this room are processes of their own. Their options are JSON. */
 async function runProgram(path: string, options: object): Promise<void> {

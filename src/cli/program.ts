@@ -6,9 +6,10 @@ import { Command, CommanderError } from 'commander'
 import manifest from '../../package.json' with { type: 'json' }
 import type { CallFailed } from '../client/call-failed.ts'
 import { auditCommands } from './audit.ts'
-import { completionCommand } from './completion.ts'
+import { completionCommands } from './completion.ts'
 import { databaseCommands } from './database.ts'
-import { CommandFailed, failureJson, failureText, REFUSED, UNREACHABLE, USAGE } from './failure.ts'
+import { CommandFailed, REFUSED, UNREACHABLE, USAGE } from './exit.ts'
+import { failureJson, failureText } from './failure.ts'
 import { importCommands } from './import.ts'
 import { leaseCommands } from './lease.ts'
 import { livenessCommands } from './liveness.ts'
@@ -17,6 +18,7 @@ import { poolCommands } from './pool.ts'
 import { processCommands } from './process.ts'
 import { rejudgeCommand } from './rejudge.ts'
 import { tokenCommands } from './token.ts'
+import { versionCommand } from './version.ts'
 
 /**
  * Errors of other rooms whose message is a sentence for people, and their exit codes. By name: a command
@@ -49,19 +51,13 @@ export async function exitCodeOf(work: () => Promise<unknown>, args: readonly st
   }
 }
 
-const COMMANDS = [
-  ...processCommands,
-  networkCommands,
-  poolCommands,
-  ...leaseCommands,
-  ...auditCommands,
-  rejudgeCommand,
-  ...livenessCommands,
-  ...importCommands,
-  ...databaseCommands,
-  tokenCommands,
-  completionCommand,
-]
+const COMMANDS = {
+  'Every day:': [...leaseCommands, poolCommands, networkCommands],
+  'The past:': [...auditCommands, rejudgeCommand],
+  'Sources of live addresses:': livenessCommands,
+  'For operators:': [...databaseCommands, versionCommand],
+  'Set-up:': [...processCommands, ...importCommands, tokenCommands, ...completionCommands],
+}
 
 export function createProgram(): Command {
   const program = new Command('ipledger')
@@ -76,7 +72,7 @@ export function createProgram(): Command {
     .addHelpText(
       'after',
       `
-Commands that ask a server go to IPLEDGER_URL (default http://127.0.0.1:8080) with IPLEDGER_TOKEN.
+Commands that ask a server go to --url or IPLEDGER_URL (default http://127.0.0.1:8080) with --token or IPLEDGER_TOKEN.
 -o json prints exactly what the API answers. Errors go to stderr. Exit codes: 0 success, 1 refused or found wrong, 2 usage,
 3 the server or the database cannot be reached.
 
@@ -86,7 +82,10 @@ Start:
   ipledger reserve --kind container --name node-1/web --pool web
   ipledger lease list`,
     )
-  for (const add of COMMANDS) add(program)
+  for (const [heading, all] of Object.entries(COMMANDS)) {
+    program.commandsGroup(heading)
+    for (const add of all) add(program)
+  }
   return program
 }
 
@@ -99,9 +98,11 @@ async function explain(error: unknown, args: readonly string[]): Promise<number>
   if (!(error instanceof Error)) throw error
   if (error.name === 'CallFailed') {
     const failed = error as CallFailed
-    const isJson = /(?:^| )(?:-o ?|--output[ =])json(?: |$)/.test(args.join(' '))
+    const [, format] = /(?:^| )(?:-o[ =]?|--output[ =])(json|yaml)(?: |$)/.exec(args.join(' ')) ?? []
     const { readConfig } = await import('../config.ts')
-    console.error(isJson ? failureJson(failed) : await failureText(failed, readConfig().clientUrl))
+    if (format === 'json') console.error(JSON.stringify(failureJson(failed)))
+    else if (format === 'yaml') process.stderr.write((await import('yaml')).stringify(failureJson(failed)))
+    else console.error(await failureText(failed, readConfig().clientUrl))
     return failed.reason === undefined || failed.reason === 'DATABASE_UNAVAILABLE' ? UNREACHABLE : REFUSED
   }
   const code = SENTENCES[error.name]

@@ -53,15 +53,26 @@ function jsonObject(text: string): object {
   throw new InvalidArgumentError('It must be a JSON object.')
 }
 
-/** Values of an enum by name, in any case; `-` stands for `_`. 0 is "unspecified", which no request may have. */
-function names({ values }: DescEnum): (text: string, before?: readonly number[]) => readonly number[] {
-  const known = values.filter(({ number }) => number !== 0)
+/** 0 is "unspecified", which no request may have. */
+const known = ({ values }: DescEnum) => values.filter(({ number }) => number !== 0)
+
+/** As people write the values of a field; undefined: they are not of an enum. */
+export function choicesOf({ enum: desc }: DescField): string[] | undefined {
+  return desc && known(desc).map(({ name }) => name.toLowerCase().replaceAll('_', '-'))
+}
+
+/** Values of an enum by name, in any case; `-` stands for `_`. */
+function names(desc: DescEnum): (text: string, before?: readonly number[]) => readonly number[] {
   return (text, before = []) => [
     ...before,
     ...list(text).map((part) => {
-      const found = known.find(({ name }) => name === part.toUpperCase().replaceAll('-', '_'))
+      const found = known(desc).find(({ name }) => name === part.toUpperCase().replaceAll('-', '_'))
       if (found !== undefined) return found.number
-      throw new InvalidArgumentError(`It must be one of ${known.map(({ name }) => name).join(', ')}.`)
+      throw new InvalidArgumentError(
+        `It must be one of ${known(desc)
+          .map(({ name }) => name)
+          .join(', ')}.`,
+      )
     }),
   ]
 }

@@ -8,10 +8,10 @@ import { type ReapPolicy, reapPolicy } from '../core/policy.ts'
 import { AuditService, type Event } from '../gen/ipledger/v1/audit_pb.ts'
 import { type Pool, PoolService } from '../gen/ipledger/v1/pool_pb.ts'
 import { everyPage } from './ask.ts'
-import { SilentExit } from './failure.ts'
+import { SilentExit } from './exit.ts'
 import { type Format, outputOption, print, sheet, tableOf } from './print.ts'
 import { fromOf, seq, toOf } from './readers.ts'
-import { command, group } from './verb.ts'
+import { command, group, networkOptions } from './verb.ts'
 
 type Options = Readonly<{ network: string; from?: bigint; to?: bigint; output?: Format }>
 /** `then`: the policy of its day. By that one a reap that differs or can't be read means that the log or the judge is wrong. */
@@ -25,7 +25,7 @@ export const rejudgeCommand = group(
   command('rejudge', {
     about: 'judge every reap on proof again from the evidence in its event',
     options: [
-      ['--network <name>', 'network', 'default'],
+      ...networkOptions(),
       ['--from <n>', 'from this event on (default: the first)', seq],
       ['--to <n>', 'up to this event', seq],
       outputOption(),

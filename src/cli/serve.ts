@@ -1,4 +1,7 @@
 /** Runs the commands `serve`, `worker` and `migrate` of `process.ts`. */
+import { existsSync } from 'node:fs'
+import { extname } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { type Config, readConfig } from '../config.ts'
 import { callersUrl, openJobs, openService, openWriter, type ProcessOptions } from '../serve.ts'
 import { createLogger, type Logger } from '../telemetry.ts'
@@ -43,6 +46,12 @@ async function untilStopped(start: (...opened: Opened) => Promise<string>): Prom
   await stopped
 }
 
+const LAUNCHER = fileURLToPath(
+  new URL(`${extname(import.meta.filename) === '.ts' ? '' : '../'}../../bin/ipledger.js`, import.meta.url),
+)
+/** An image has no launcher. */
+const ALIAS = existsSync(LAUNCHER) ? `  alias ipledger=${LAUNCHER}\n` : ''
+
 /** Its commands work as they are printed. */
 export function welcome(
   { host, tls, tokensFile, databaseUrl, directory }: Config,
@@ -60,8 +69,8 @@ ipledger is ready: ${url} (gRPC on port ${grpcPort}), ${where}
 
 Create a pool, reserve an address, look at it:
 
-  ${settings}npx ipledger pool create web --cidr 10.0.0.0/24 --gateway 10.0.0.1
-  ${settings}npx ipledger reserve --kind container --name hello --pool web
-  ${settings}npx ipledger lease list
+${ALIAS}  ${settings}ipledger pool create web --cidr 10.0.0.0/24 --gateway 10.0.0.1
+  ${settings}ipledger reserve --kind container --name hello --pool web
+  ${settings}ipledger lease list
 `
 }

@@ -3,7 +3,7 @@
  * later ends the process at once (an embedded PostgreSQL then ends by itself).
  */
 import type { Logger } from '../telemetry.ts'
-import { SilentExit } from './failure.ts'
+import { SilentExit } from './exit.ts'
 
 export const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 

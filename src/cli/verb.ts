@@ -1,8 +1,8 @@
 /**
  * Commands as declarations. A `verb` asks the server and is made from the descriptor of its method: each option names a field of
  * the request, the descriptor says how it is read, and the answer is printed by its messages. Options that a field implies come
- * by themselves: --network, --why, --version, --request-id, pages. An option for a field that the request does not have is a defect,
- * found when the program is made or at the call. A `command` is any other.
+ * by themselves: --network, --why, --version, --request-id, pages; and so do those that say which server. An option for a field that
+ * the request does not have is a defect, found when the program is made or at the call. A `command` is any other.
  */
 import {
   type DescMessage,
@@ -11,11 +11,13 @@ import {
   type MessageShape,
   toJson,
 } from '@bufbuild/protobuf'
+import { MethodOptions_IdempotencyLevel as Idempotency } from '@bufbuild/protobuf/wkt'
 import { type Argument, type Command, Option } from 'commander'
-import { ask, everyPage } from './ask.ts'
-import { SilentExit } from './failure.ts'
-import { type Format, fieldAt, JSON_ANSWERS, outputOption, print } from './print.ts'
-import { readerOf } from './readers.ts'
+import { announce, ask, everyPage, type Server, setServer } from './ask.ts'
+import { SilentExit } from './exit.ts'
+import { spoken } from './failure.ts'
+import { type Format, fieldAt, JSON_ANSWERS, type Look, outputOption, print } from './print.ts'
+import { choicesOf, readerOf } from './readers.ts'
 import { answerText, listIn } from './views.ts'
 
 type Tree = Readonly<Record<string, unknown>>
@@ -45,6 +47,10 @@ type Verb<I extends DescMessage, O extends DescMessage, X> = Declaration & {
   readonly fields?: readonly Field[]
   /** From the argument to fields of the request. Default: the field of its name. */
   readonly argument?: (text: string) => object
+  /** Options whose fields `run` fills, by field: `claims.address` is what --address says. */
+  readonly says?: Readonly<Record<string, string>>
+  /** It says which server and network also if they are the default ones. */
+  readonly isGrave?: (request: MessageInitShape<I>) => boolean
   /** Default: the call alone. */
   readonly run?: (request: MessageInitShape<I>, options: X) => Promise<MessageShape<O>>
   readonly show?: (answer: MessageShape<O>, request: MessageInitShape<I>) => string
@@ -80,15 +86,34 @@ export const command =
     const made = parent.command(usage).description(about).addHelpText('after', help)
     for (const one of options)
       one instanceof Option ? made.addOption(one) : made.option(...(one as readonly [string, string]))
-    for (const option of made.options)
-      option.makeOptionMandatory(option.mandatory || required.includes(option.attributeName()))
+    const needed = made.options.filter((option) => required.includes(option.attributeName()))
+    for (const option of needed) option.makeOptionMandatory()
     const [only] = made.registeredArguments
     if (only !== undefined) argument?.(only)
-    return made.action(async () => void (await run(made.opts<X>(), ...(made.processedArgs as unknown as A))))
+    const [, args = ''] = /^\S+(.*)/.exec(usage)!
+    made.usage([args.trim(), ...needed.map(({ flags }) => flags), '[options]'].join(' ').trim())
+    return made.action(async () => {
+      await setServer(made.opts<Server>())
+      await run(made.opts<X>(), ...(made.processedArgs as unknown as A))
+    })
   }
 
+/** Of a command that goes to a server. */
+export const serverOptions = () =>
+  [
+    new Option('--url <url>', 'the server (default: http://127.0.0.1:8080)').env('IPLEDGER_URL'),
+    new Option('--token <token>', 'who you are to it').env('IPLEDGER_TOKEN'),
+  ].map((option) => option.helpGroup(SERVER))
+const networkOption = (option: Option) => option.env('IPLEDGER_NETWORK').helpGroup(SERVER)
+/** Of a command that works in one network. */
+export const networkOptions = () => [
+  networkOption(new Option('--network <name>', 'network of the ledger').default('default')),
+  ...serverOptions(),
+]
+const SERVER = 'Server:'
+
 const IMPLIED: readonly Field[] = [
-  ['--network <name>', 'network (default: "default")'],
+  ['--network <name>', 'network of the ledger (default: "default")'],
   ['--why <text>', 'goes into the log'],
   ['--version <n>', 'only if it is at this version'],
   ['--request-id <id>', 'makes the command exactly-once for 24 h: repeating it gives the same answer'],
@@ -103,7 +128,9 @@ export function requestOptions<I extends DescMessage>(input: I, declared: readon
     const field = to === undefined ? option.attributeName() : to
     const reader = read ?? (typeof field === 'string' ? readerOf(fieldAt(input, field)) : undefined)
     if (reader !== undefined && !option.negate) option.argParser(reader as (text: string) => unknown)
-    return { option, field }
+    if (typeof field === 'string' && read === undefined)
+      Object.assign(option, { argChoices: choicesOf(fieldAt(input, field)) })
+    return { option: field === 'network' ? networkOption(option) : option, field }
   }
   const fields = declared.map(optionOf)
   const taken = new Set([target, ...fields.map(({ field }) => field)])
@@ -124,7 +151,14 @@ export function requestOptions<I extends DescMessage>(input: I, declared: readon
     for (const name of Object.keys(made)) fieldAt(input, name)
     return masked(input, made) as MessageInitShape<I>
   }
-  return { options: [...fields.map(({ option }) => option), outputOption()], request }
+  /** The option of a field that an answer names: `claims[0].pools[0]`. */
+  const optionFor = (path: string): string | undefined => {
+    const named = path.replaceAll(/\[\d+\]/g, '')
+    const { option } = fields.find(({ field }) => `${named}.`.startsWith(`${field}.`)) ?? {}
+    return option?.long ?? undefined
+  }
+  const options = [...fields.map(({ option }) => option), outputOption(), ...serverOptions()]
+  return { options, request, optionFor }
 }
 
 function withField(tree: Tree, [name = '', ...rest]: readonly string[], value: unknown): Tree {
@@ -136,15 +170,31 @@ export const verb =
   <I extends DescMessage, O extends DescMessage, X extends object = object>(
     usage: string,
     method: DescMethodUnary<I, O>,
-    { fields = [], argument, run, show, notes, isFailure, required = [], ...about }: Verb<I, O, X>,
+    {
+      fields = [],
+      argument,
+      says = {},
+      isGrave,
+      run,
+      show,
+      notes,
+      isFailure,
+      required = [],
+      ...about
+    }: Verb<I, O, X>,
   ) =>
   (parent: Command): Command => {
     const [, word = ''] = /[<[]([\w-]+)/.exec(usage) ?? []
     const target = word.replace(/-(.)/g, (_, letter: string) => letter.toUpperCase())
-    const { options, request: requestOf } = requestOptions(method.input, fields, target)
+    const { options, request: requestOf, optionFor } = requestOptions(method.input, fields, target)
     const isPaged = hasField(method.input, 'pageToken')
     if (isPaged) options.push(new Option('--all', 'every page, not only the first'))
-    type Options = X & { readonly output?: Format; readonly all?: boolean }
+    if (show === undefined && listIn(method.output) !== undefined)
+      options.push(
+        new Option('--sort <column>', 'by this column of what is printed; -<column>: the greatest first'),
+        new Option('--no-headers', 'without the titles of the columns'),
+      )
+    type Options = X & Look & { readonly output?: Format; readonly all?: boolean }
     const made = command<Options, readonly [object?]>(usage, {
       ...about,
       options,
@@ -152,12 +202,31 @@ export const verb =
       argument: (only) => only.argParser(argument ?? ((text) => ({ [target]: text }))),
       async run(given, named) {
         const request = requestOf(given, named)
-        const perform = (one: MessageInitShape<I>) => run?.(one, given) ?? ask(method, one)
+        const isRead = method.idempotency === Idempotency.NO_SIDE_EFFECTS
+        const isProgram = given.output !== undefined && given.output !== 'wide'
+        const mustSay = isGrave?.(request) === true
+        if (mustSay || !(isRead || isProgram)) {
+          const about = request as {
+            readonly network?: string
+            readonly name?: string
+            readonly node?: string
+          }
+          const where = hasField(method.input, 'network') ? about : { network: about.name ?? '' }
+          await announce(pathOf(made), where, mustSay)
+        }
+        const perform = async (one: MessageInitShape<I>) => {
+          try {
+            return await (run?.(one, given) ?? ask(method, one))
+          } catch (error) {
+            if (isProgram) throw error
+            throw spoken(error, (field) => says[field.replaceAll(/\[\d+\]/g, '')] ?? optionFor(field))
+          }
+        }
         const answer = isPaged
           ? await everyPage(method, request, given.all === true, perform)
           : await perform(request)
-        await printAnswer(given.output, method, answer, () => {
-          const text = show?.(answer, request) ?? answerText(method.output, answer)
+        await printAnswer(given, method, answer, () => {
+          const text = show?.(answer, request) ?? answerText(method.output, answer, given)
           return [text, ...(notes?.(answer) ?? []).filter((note) => note !== false)].join('\n\n')
         })
         if (isFailure?.(answer)) throw new SilentExit()
@@ -168,18 +237,19 @@ export const verb =
 
 /** For programs the API's JSON; for people its messages or the text of `people`, and a hint if there is more. */
 export function printAnswer<O extends DescMessage>(
-  format: Format | undefined,
+  look: Look & { readonly output?: Format | undefined },
   { output }: DescMethodUnary<DescMessage, O>,
   answer: MessageShape<O>,
   people = () => answerText(output, answer),
 ): Promise<void> {
   const { nextPageToken: next } = answer as { readonly nextPageToken?: string }
   const more = next ? `\n\nThere is more: --all for everything, --page-token ${next} for the next page.` : ''
+  const { output: format } = look
   const isWide = format === 'wide' && listIn(output) !== undefined
   const text = () =>
     format === 'name'
       ? namesIn(output, answer)
-      : (isWide ? answerText(output, answer, true) : people()) + more
+      : (isWide ? answerText(output, answer, { ...look, isWide }) : people()) + more
   return print(format, toJson(output, answer, JSON_ANSWERS), text)
 }
 
@@ -202,6 +272,11 @@ export function masked<R extends object>(input: DescMessage, request: R): R {
   })
   if (!isCleared || !hasField(input, 'updateMask')) return request
   return { ...request, updateMask: { paths: given.map(({ name }) => name) } }
+}
+
+/** `ipledger pool create` */
+export function pathOf(made: Command): string {
+  return made.parent === null ? made.name() : `${pathOf(made.parent)} ${made.name()}`
 }
 
 const UNMASKED: ReadonlySet<string> = new Set(['network', 'name', 'version', 'requestId', 'updateMask'])

@@ -1,12 +1,28 @@
 /** How people see messages: the columns of a list, and a sheet's texts that differ from the API. */
 import type { DescField, DescMessage, Message, MessageShape } from '@bufbuild/protobuf'
+import { type Timestamp, timestampMs, timestampNow } from '@bufbuild/protobuf/wkt'
 import * as audit from '../gen/ipledger/v1/audit_pb.ts'
 import * as liveness from '../gen/ipledger/v1/liveness_pb.ts'
 import * as network from '../gen/ipledger/v1/network_pb.ts'
 import { PoolSchema } from '../gen/ipledger/v1/pool_pb.ts'
 import * as types from '../gen/ipledger/v1/types_pb.ts'
 import type { Verified } from '../ledger/verify.ts'
-import { fieldAt, nameOf, rowOf, sheet, table, tableOf, textOf, time } from './print.ts'
+import {
+  age,
+  fieldAt,
+  type Look,
+  large,
+  nameOf,
+  rowOf,
+  sheet,
+  table,
+  tableOf,
+  textOf,
+  time,
+} from './print.ts'
+
+/** Columns with these times are called AGE. */
+const AGES: ReadonlySet<string> = new Set(['createdAt', 'reservedAt', 'registeredAt'])
 
 type View<M> = {
   /** `OWNER NODE:owner.node`: titles and their fields; a title without a field has its function in `cells`. */
@@ -24,7 +40,7 @@ const viewOf = <D extends DescMessage>(desc: D, view: View<MessageShape<D>>) =>
 const VIEWS: ReadonlyMap<string, View<never>> = new Map([
   viewOf(network.NetworkSchema, {
     columns:
-      'NETWORK:name STATE:state CLOSED:closed HELD ERA:era HEAD:head CREATED:createdAt LABELS:labels DESCRIPTION:description',
+      'NETWORK:name STATE:state HELD ERA:era HEAD:head AGE:createdAt LABELS:labels CLOSED:closed DESCRIPTION:description',
     cells: { HELD: ({ holds }) => holds.map(causeOf).join(', ') },
     sheet: ({ name, head, digest, holds, recovery }) => ({
       digest: undefined,
@@ -39,26 +55,26 @@ const VIEWS: ReadonlyMap<string, View<never>> = new Map([
   viewOf(PoolSchema, {
     columns:
       'POOL:name CIDR:cidr LEASE SIZE:usage.size FREE:usage.free COOLING:usage.cooling RESERVED:usage.reserved ' +
-      'ACTIVE:usage.active QUARANTINED:usage.quarantined EXCLUDED:usage.excluded LIVENESS:liveness DEFAULT:isDefault DRAINING:draining',
+      'ACTIVE:usage.active QUARANTINED:usage.quarantined EXCLUDED:usage.excluded LIVENESS:liveness AGE:createdAt DEFAULT:isDefault DRAINING:draining',
     cells: { LEASE: ({ prefixLength }) => `/${prefixLength}` },
     sheet: ({ options, usage }) => ({
       routes: routesOf(options),
       usage:
         usage &&
-        `${usage.size} = ${usage.free} free + ${usage.cooling} cooling + ${usage.reserved} reserved + ` +
-          `${usage.active} active + ${usage.quarantined} quarantined + ${usage.excluded} excluded`,
+        `${large(usage.size)} = ${large(usage.free)} free + ${usage.cooling} cooling + ${usage.reserved} reserved + ` +
+          `${usage.active} active + ${usage.quarantined} quarantined + ${large(usage.excluded)} excluded`,
     }),
   }),
   viewOf(types.LeaseSchema, {
     columns:
       'LEASE:leaseId ADDRESS STATE OWNER INTERFACE:owner.interface POOL:pool GATEWAY:gateway NODE:owner.node ' +
-      'CONFIRM_BY:confirmBy COOLS_UNTIL:availableAt',
+      'AGE:reservedAt CONFIRM_BY:confirmBy COOLS_UNTIL:availableAt',
     cells: { ADDRESS: addressOf, STATE: stateOf, OWNER: holderOf },
     sheet: ({ options }) => ({ reused: undefined, routes: routesOf(options) }),
   }),
   viewOf(liveness.SourceSchema, {
     columns:
-      'SOURCE:id KIND:kind NODE:sight.node SEES:sight.ownerKinds STATE:state SIZE:size REPORTED:reportedAt STATUS',
+      'SOURCE:id KIND:kind NODE:sight.node SEES:sight.ownerKinds STATE:state SIZE:size AGE:registeredAt REPORTED:reportedAt STATUS',
     cells: { STATUS: statusOf },
     sheet: ({ completeAt, size }) => ({ size: completeAt && String(size) }),
   }),
@@ -108,15 +124,15 @@ export function listIn({ fields }: DescMessage): DescField | undefined {
   return fields.find((field) => field.fieldKind === 'list' && field.listKind === 'message')
 }
 
-/** An answer: the list in it as a table, or else the one thing in it as a sheet. `isWide`: a column for each field. */
-export function answerText(desc: DescMessage, answer: Message, isWide = false): string {
+/** An answer: the list in it as a table, or else the one thing in it as a sheet. */
+export function answerText(desc: DescMessage, answer: Message, look: Look = {}): string {
   const list = listIn(desc)
   const one = desc.fields.find(({ fieldKind }) => fieldKind === 'message')
   if (list === undefined) return sheetText(one!.message!, valueAt(answer, one!))
   const things = valueAt<readonly Message[]>(answer, list)
-  if (!isWide) return listText(list.message!, things, `no ${list.localName}`)
+  if (!look.isWide) return listText(list.message!, things, look, `no ${list.localName}`)
   const rows = things.map((thing) => rowOf(list.message!, thing))
-  return tableOf('nothing', rows)
+  return tableOf('nothing', rows, look)
 }
 
 export function sheetText<D extends DescMessage>(desc: D, message: MessageShape<D> | undefined): string {
@@ -128,24 +144,29 @@ export function sheetText<D extends DescMessage>(desc: D, message: MessageShape<
 export function listText<D extends DescMessage>(
   desc: D,
   messages: readonly MessageShape<D>[],
+  look: Look = {},
   nothing = 'none',
 ): string {
   const { columns, cells = {}, none = nothing } = VIEWS.get(desc.typeName) as View<MessageShape<D>>
   if (messages.length === 0) return none
   const readers = columns.split(' ').map((column) => {
     const [title = '', path] = column.split(':')
-    return { title: title.replace('_', ' '), read: path === undefined ? cells[title]! : cellAt(desc, path) }
+    return {
+      title: title.replace('_', ' '),
+      read: path === undefined ? cells[title]! : cellAt(desc, path, look.at),
+    }
   })
   const titles = readers.map(({ title }) => title)
   const rows = messages.map((message) => readers.map(({ read }) => read(message)))
-  return table(titles, rows)
+  return table(titles, rows, look)
 }
 
-export const leaseTable = (leases: readonly types.Lease[]) => listText(types.LeaseSchema, leases, 'no leases')
+export const leaseTable = (leases: readonly types.Lease[], look?: Look) =>
+  listText(types.LeaseSchema, leases, look, 'no leases')
 export const leaseSheet = (lease: types.Lease | undefined) => sheetText(types.LeaseSchema, lease)
 
-/** A table prints a number that is 0; a sheet leaves it out. */
-function cellAt(desc: DescMessage, path: string): (message: Message) => string {
+/** A table prints a number that is 0; a sheet leaves it out. Of what was made, the age `at` then. */
+function cellAt(desc: DescMessage, path: string, at = timestampNow()): (message: Message) => string {
   const field = fieldAt(desc, path)
   const names = path.split('.')
   return (message) => {
@@ -154,7 +175,9 @@ function cellAt(desc: DescMessage, path: string): (message: Message) => string {
       message,
     )
     if (value === undefined) return ''
-    return typeof value === 'bigint' ? String(value) : textOf(field, value as never)
+    if (typeof value === 'bigint') return String(value)
+    if (AGES.has(field.localName)) return age(timestampMs(at) - timestampMs(value as Timestamp))
+    return field.parent.name === 'PoolUsage' ? large(value as string) : textOf(field, value as never)
   }
 }
 

@@ -1,5 +1,5 @@
 /** `ipledger demo`, a program: the stage and the play. */
-import { INTERRUPTED, SilentExit } from '../cli/failure.ts'
+import { INTERRUPTED, SilentExit } from '../cli/exit.ts'
 import { exitCodeOf } from '../cli/program.ts'
 import { awaitSignals } from '../cli/stopping.ts'
 import { createLogger } from '../telemetry.ts'

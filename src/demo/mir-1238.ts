@@ -139,7 +139,7 @@ class Play {
     const isGone = (one: string) => lookedUp.some((found) => found.address === one && !found.found)
     must(leaked.every(isGone), 'the store was asked for both, and has neither')
     this.#show(
-      'Three misses in a row, and the store has neither: both are reaped, and the proof is in the log.',
+      'Three more in a row lack them after the first, and with its answer to the next it asks again: the store has neither.\nBoth are reaped, and the proof is in the log.',
     )
   }
 

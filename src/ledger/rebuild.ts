@@ -25,7 +25,7 @@ const HEAD = `select (${lastEvent('$1')}) as head`
 export async function rebuildNetwork(
   client: pg.Client,
   network: string,
-  onTable: (table: FoldedTable) => void = () => {},
+  onTable: (table: FoldedTable, done: number, all: number) => void = () => {},
 ): Promise<Rebuilt | null> {
   await client.query('begin isolation level read committed')
   try {
@@ -39,8 +39,9 @@ export async function rebuildNetwork(
     }
     const ids = (await client.query<{ id: string }>(SOURCES_OF_LOG, [network])).rows.map(({ id }) => id)
     const written: Partial<Record<FoldedTable, number>> = {}
-    for (const table of Object.keys(FOLDS) as FoldedTable[]) {
-      onTable(table)
+    const tables = Object.keys(FOLDS) as FoldedTable[]
+    for (const [done, table] of tables.entries()) {
+      onTable(table, done, tables.length)
       await client.query(`delete from ipledger.${table} where network_id = $1`, [network])
       const fold = FOLDS[table]
       const columns = Object.keys(TABLES[table]).join(', ')

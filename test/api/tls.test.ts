@@ -119,6 +119,13 @@ test('a server of a CA that is not known is told nothing, and the sentence says 
   expect(stderr).toContain('is not accepted (')
   const env = { IPLEDGER_CA: path('ours.crt'), IPLEDGER_TOKEN: token }
   expect((await ipledger({ url }, ['lease', 'list'], env)).code).toBe(0)
+  const otherName = await ipledger({ url: url.replace('127.0.0.1', 'localhost') }, ['lease', 'list'], env)
+  expect(otherName.stderr).toMatch(
+    /^ipledger: the certificate that https:\/\/localhost:\d+ shows is for another host /,
+  )
+  expect(otherName.code).toBe(3)
+  const withoutTls = await ipledger({ url: url.replace('https:', 'http:') }, ['lease', 'list'], env)
+  expect(withoutTls.stderr).toMatch(/^ipledger: http:\/\/127\S+: this port speaks TLS\. Write https:\/\//)
 })
 
 test('without TLS nothing is answered', async () => {

@@ -1,13 +1,14 @@
 /** What a command line says to the server: each option where it belongs in the request, and nothing dropped. */
-import { execFileSync } from 'node:child_process'
+import { execFile, execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { fileURLToPath } from 'node:url'
+import { promisify, styleText } from 'node:util'
 import { type DescMethod, fromBinary, fromJson, type JsonObject, toBinary, toJson } from '@bufbuild/protobuf'
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest'
 import { SERVICES } from '../../src/api/rpc-server.ts'
-import { completionScript } from '../../src/cli/completion.ts'
 import { createProgram, runCli } from '../../src/cli/program.ts'
 import { ReserveRequestSchema } from '../../src/gen/ipledger/v1/lease_pb.ts'
 import { OwnerSchema } from '../../src/gen/ipledger/v1/types_pb.ts'
@@ -148,7 +149,7 @@ const SAID: readonly (readonly [line: string, method: string, request: object])[
   ['pool delete p --version 3', 'DeletePool', { name: 'p', version: '3' }],
   [
     'reserve --kind pod --name a/b --uid u --incarnation i --interface net1 --node n1 --label a=b --pool p --prefer q,r ' +
-      '--prefer-previous --live 10.0.0.1,10.0.0.2 --confirm-within 30s --confirmed --validate-only',
+      '--prefer-previous --live 10.0.0.1,10.0.0.2 --confirm-within 30s --confirmed --dry-run',
     'Reserve',
     {
       owner: {
@@ -193,7 +194,7 @@ const SAID: readonly (readonly [line: string, method: string, request: object])[
   ['quarantine default/42 --why w', 'Quarantine', { leaseId: 'default/42', why: 'w' }],
   ['reap default/42 --version 57 --why w', 'Reap', { leaseId: 'default/42', version: '57', why: 'w' }],
   [
-    'lease list --state reserved,active --state quarantined --owner-kind pod --owner-name o --owner-uid u --node n --label a=b --pool p,q --cidr 10.0.0.0/8 --quarantine-reason released-but-live',
+    'lease list --state reserved,active --state quarantined --kind pod --name o --uid u --node n --label a=b --pool p,q --cidr 10.0.0.0/8 --quarantine-reason released-but-live',
     'ListLeases',
     {
       ...{
@@ -247,7 +248,7 @@ const SAID: readonly (readonly [line: string, method: string, request: object])[
   ['attention --code HELD,SOURCE_SILENT', 'ListAttention', { codes: ['HELD', 'SOURCE_SILENT'] }],
   ['attention --source s --each', 'ListAttention', { source: 's', each: true }],
   [
-    'events --from 5 --to 2026-11-20 --address 10.0.0.7 --owner-kind pod --owner-name o --lease-id default/42 --type lease.reaped --include-sources --descending',
+    'events --from 5 --to 2026-11-20 --address 10.0.0.7 --kind pod --name o --lease-id default/42 --type lease.reaped --include-sources --descending',
     'ListEvents',
     {
       afterSeq: '4',
@@ -261,7 +262,7 @@ const SAID: readonly (readonly [line: string, method: string, request: object])[
       descending: true,
     },
   ],
-  ['events --after-seq 7 --before-seq 9', 'ListEvents', { afterSeq: '7', beforeSeq: '9' }],
+  ['version', 'GetServer', {}],
   [
     'history 10.0.0.7 --from 5 --to 9',
     'GetAddressHistory',
@@ -357,22 +358,57 @@ test.each([
   expect(printed).not.toMatch(/\bat .*\.ts:\d+/)
 })
 
-test('what the program is, and what a shell completes', async () => {
+test('what the program is', async () => {
   expect(await runCli(['--version'])).toBe(0)
   expect(printed).toBe(`${JSON.parse(readFileSync(new URL('package.json', ROOT), 'utf8')).version}\n\n`)
-  for (const shell of ['bash', 'zsh']) expect(await runCli(['completion', shell])).toBe(0)
-  const complete = (...line: readonly string[]) =>
-    execFileSync('bash', [
-      '-c',
-      `${completionScript(createProgram(), false)}
-       COMP_WORDS=(${line.map((word) => `'${word}'`).join(' ')}) COMP_CWORD=${line.length - 1}
-       _ipledger; echo "\${COMPREPLY[*]}"`,
-    ])
-      .toString()
-      .trim()
-  expect(complete('ipledger', 'qu')).toBe('quarantine')
-  expect(complete('ipledger', 'pool', 'cr')).toBe('create')
-  expect(complete('ipledger', 'pool', 'create', 'web', '--ci')).toBe('--cidr')
+})
+
+test.each([
+  ['qu', 'quarantine'],
+  ['pool cr', 'create'],
+  ['pool create web --ci', '--cidr'],
+  ['completion ', 'bash zsh fish'],
+  ['completion zsh ', ''],
+  ['pool create web --liveness s', 'strict'],
+  ['lease list --state active,q', 'active,quarantined'],
+  ['lease list -o j', 'json'],
+  ['pool get ', 'web work'],
+  ['pool get web ', ''],
+  ['reserve --name --pool wo', ''],
+  ['reserve --pool web,wo', 'web,work'],
+  ['source retire n', 'node-1'],
+  ['recover d', 'default'],
+  ['events --network ', 'default prod'],
+])('completes %s', async (line, wanted) => {
+  const asking = {
+    networks: [{ name: 'default' }, { name: 'prod' }],
+    pools: [{ name: 'web' }, { name: 'work' }],
+  }
+  const lists = {
+    pool: 'pools',
+    reserve: 'pools',
+    source: 'sources',
+    recover: 'networks',
+    events: 'networks',
+  }
+  const list = lists[line.split(' ')[0] as keyof typeof lists]
+  answers = [{ [list]: { ...asking, sources: [{ id: 'node-1' }] }[list] ?? [] }]
+  expect(await runCli(['__complete', '--', ...line.split(' ')])).toBe(0)
+  expect(printed.trim().split('\n').join(' ')).toBe(wanted)
+})
+
+test('bash, zsh and fish ask with the words so far', async () => {
+  for (const shell of ['bash', 'zsh', 'fish']) expect(await runCli(['completion', shell])).toBe(0)
+  printed = ''
+  await runCli(['completion', 'bash'])
+  const asked = execFileSync('bash', [
+    '-c',
+    `${printed}
+     ipledger() { printf '%s|' "$@" >&3; printf 'one\\ntwo\\n'; }
+     COMP_WORDS=(ipledger pool get '') COMP_CWORD=3
+     _ipledger 3>&1; echo; echo "\${COMPREPLY[*]}"`,
+  ])
+  expect(asked.toString()).toBe('__complete|--|pool|get||\none two\n')
 })
 
 test('a page that came out short is filled from the next ones', async () => {
@@ -383,7 +419,7 @@ test('a page that came out short is filled from the next ones', async () => {
     { leases: [lease('n/2'), lease('n/3')], nextPageToken: 'c' },
     { leases: [lease('n/4')] },
   ]
-  expect(await runCli(words('lease list --owner-kind vm --page-size 3'))).toBe(0)
+  expect(await runCli(words('lease list --kind vm --page-size 3'))).toBe(0)
   const pages = [{}, { pageToken: 'a' }, { pageToken: 'b', pageSize: 2 }]
   expect(asked).toEqual(pages.map((page) => ['ListLeases', { ownerKind: 'vm', pageSize: 3, ...page }]))
   expect(printed).toMatch(/n\/1(.|\n)*n\/2(.|\n)*n\/3(.|\n)*There is more: .*--page-token c /)
@@ -402,6 +438,101 @@ test('an exclusion more or less is written to the version that was read', async 
       ['UpdatePool', { name: 'two', version: '7', ...changed }],
     ])
   }
+})
+
+test('a list is sorted by what it shows, with or without titles, and with the age of each', async () => {
+  const made = (name: string, size: string, minutes: number) => ({
+    ...{ name, cidr: '10.0.0.0/24', usage: { size, free: size, cooling: '0' } },
+    createdAt: new Date(Date.now() - minutes * 60_000 - 100).toISOString(),
+  })
+  const pools = [
+    made('b', String(2n ** 64n - 3n), 5),
+    made('c', '9', 3_000),
+    made('a', '256', 60),
+    made('d', String(2n ** 80n), 0),
+  ]
+  for (const [line, wanted] of [
+    ['--sort pool', ['a', 'b', 'c', 'd']],
+    ['--sort -size', ['d', 'b', 'a', 'c']],
+    ['--sort FREE', ['c', 'a', 'b', 'd']],
+    ['--sort age', ['d', 'b', 'a', 'c']],
+    ['--sort name -o wide', ['a', 'b', 'c', 'd']],
+    ['', ['b', 'c', 'a', 'd']],
+  ] as const) {
+    printed = ''
+    answers = [{ pools }]
+    expect(await runCli(words(`pool list --no-headers ${line}`))).toBe(0)
+    expect(
+      printed
+        .trim()
+        .split('\n')
+        .map((row) => /(?:^|default {2})([a-d]) /.exec(row)?.[1] ?? row),
+    ).toEqual(wanted)
+  }
+  expect(printed).toMatch(/^b .* 2\^64-3 .* 5m/m)
+  expect(printed).toMatch(/^c .* 9 .* 2d/m)
+  expect(printed).toMatch(/^d .* 2\^80 .* 0s/m)
+  answers = [{ pools }]
+  expect(await runCli(words('pool list --sort colour'))).toBe(2)
+  expect(printed).toContain('There is no column COLOUR to sort by: name one of POOL, CIDR,')
+})
+
+test('what changes something says where, if it is not the default; what only looks does not', async () => {
+  const said = async (line: string) => {
+    printed = ''
+    await runCli(words(line))
+    return /^ipledger .*: http:\/\/127.*$/m.exec(printed)?.[0]
+  }
+  const here = process.env.IPLEDGER_URL!
+  expect(await said('release default/4')).toBe(`ipledger release: ${here}, network default`)
+  expect(await said('pool delete p --network n')).toBe(`ipledger pool delete: ${here}, network n`)
+  expect(await said('network update n --description d')).toBe(`ipledger network update: ${here}, network n`)
+  expect(await said('release default/4 -o json')).toBeUndefined()
+  expect(await said('lease list')).toBeUndefined()
+  vi.stubEnv('IPLEDGER_NETWORK', 'prod')
+  expect(await said('pool delete p')).toBe(`ipledger pool delete: ${here}, network prod`)
+  expect(asked.at(-1)).toEqual(['DeletePool', { name: 'p', network: 'prod' }])
+  vi.stubEnv('IPLEDGER_NETWORK', undefined)
+  vi.stubEnv('IPLEDGER_PORT', new URL(here).port)
+  vi.stubEnv('IPLEDGER_URL', undefined)
+  expect(await said('release default/4')).toBeUndefined()
+  expect(await said('pool delete p --network n')).toBe(`ipledger pool delete: ${here}, network n`)
+  expect(await said('network resume --why w')).toBe(`ipledger network resume: ${here}, network default`)
+  answers = [{}]
+  expect(await said('reap --node n1 --head 5 --yes --why w')).toBe(
+    `ipledger reap: ${here}, network default, node n1`,
+  )
+  expect(await said(`release default/4 --url ${here}`)).toBe(`ipledger release: ${here}, network default`)
+  vi.stubEnv('IPLEDGER_URL', here)
+})
+
+test('usage lines name what is required', () => {
+  const usage = (...path: readonly string[]) =>
+    path
+      .reduce((at, name) => at.commands.find((one) => one.name() === name)!, createProgram())
+      .helpInformation()
+  expect(usage('pool', 'create')).toMatch(/^Usage: ipledger pool create <name> --cidr <cidr> \[options\]\n/)
+  expect(usage('quarantine')).toMatch(
+    /^Usage: ipledger quarantine <lease-id\|address> --why <text> \[options\]\n/,
+  )
+  expect(usage('lease', 'list')).toMatch(/^Usage: ipledger lease list \[options\]\n/)
+})
+
+test('a terminal gets colours, unless NO_COLOR is set; a pipe gets none', async () => {
+  const styled = (colour: 'green' | 'red', text: string) => styleText(colour, text, { validateStream: false })
+  const main = fileURLToPath(new URL('src/main.ts', ROOT))
+  const listed = async (terminal: boolean, more: Readonly<Record<string, string>> = {}) => {
+    answers = [{ sources: [{ id: 'agent', state: 'ENABLED', status: 'SILENT' }] }]
+    const line = `${process.execPath} ${main} source list`
+    const [file, ...args] = terminal ? ['script', '-qec', line, '/dev/null'] : line.split(' ')
+    const { FORCE_COLOR, NO_COLOR, ...env } = process.env
+    return (await promisify(execFile)(file!, args, { env: { ...env, TERM: 'xterm-256color', ...more } }))
+      .stdout
+  }
+  expect(await listed(true)).toContain(`${styled('green', 'ENABLED')} `)
+  expect(await listed(true)).toContain(`${styled('red', 'SILENT')}\r\n`)
+  expect(await listed(true, { NO_COLOR: '1' })).toMatch(/ENABLED +.* SILENT\r\n$/)
+  expect(await listed(false)).toMatch(/ENABLED +.* SILENT\n$/)
 })
 
 test('without a server the sentence says so', async () => {

@@ -1,4 +1,6 @@
+import { execFileSync } from 'node:child_process'
 import { expect, test } from 'vitest'
+import manifest from '../../package.json' with { type: 'json' }
 import { welcome } from '../../src/cli/serve.ts'
 import { readConfig } from '../../src/config.ts'
 import { callersUrl } from '../../src/serve.ts'
@@ -17,14 +19,17 @@ test.each([
 })
 
 test.each([
-  [{}, '  npx ipledger lease list'],
-  [{ IPLEDGER_PORT: '9000' }, '  IPLEDGER_URL=http://127.0.0.1:9000 npx ipledger lease list'],
+  [{}, '  ipledger lease list'],
+  [{ IPLEDGER_PORT: '9000' }, '  IPLEDGER_URL=http://127.0.0.1:9000 ipledger lease list'],
   [
     { IPLEDGER_TLS_CERT: 'c', IPLEDGER_TLS_KEY: 'k' },
-    '  IPLEDGER_URL=https://127.0.0.1:8080 IPLEDGER_CA=… npx ipledger lease list',
+    '  IPLEDGER_URL=https://127.0.0.1:8080 IPLEDGER_CA=… ipledger lease list',
   ],
-  [{ IPLEDGER_TOKENS: 'tokens.jsonl' }, '  IPLEDGER_TOKEN=… npx ipledger lease list'],
+  [{ IPLEDGER_TOKENS: 'tokens.jsonl' }, '  IPLEDGER_TOKEN=… ipledger lease list'],
 ])('what a start prints names what its commands need: %j', (set, line) => {
   const config = readConfig(set)
-  expect(welcome(config, { httpPort: config.port, grpcPort: config.grpcPort })).toContain(`\n${line}\n`)
+  const printed = welcome(config, { httpPort: config.port, grpcPort: config.grpcPort })
+  expect(printed).toContain(`\n${line}\n`)
+  const [, launcher] = /\n {2}alias ipledger=(.*)\n/.exec(printed)!
+  expect(execFileSync(launcher!, ['--version']).toString()).toBe(`${manifest.version}\n`)
 })

@@ -155,7 +155,7 @@ async function agentOfTheNode(url: string): Promise<void> {
   for (const { name } of pod.volumes) mkdirSync(on(name), { recursive: true })
   writeFileSync(
     join(on('settings'), 'agent.env'),
-    `IPLEDGER_URL=${url}\nAGENT_OPTIONS="--bridge=none0 --pools=web"\n`,
+    `IPLEDGER_URL=${url}\nAGENT_OPTIONS="--bridge=none0 --pool=web"\n`,
   )
   const started = async ({ command, volumeMounts, securityContext }: (typeof containers)[number]) => {
     const [Entrypoint, ...Cmd] = command

@@ -1,6 +1,7 @@
 /** The command line on a service: what is printed, what is refused, what becomes of it. */
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
+import { parse } from 'yaml'
 import { Reads } from '../../src/ledger/reads.ts'
 import { createPool } from '../../src/postgres/connect.ts'
 import { serverOn, urls } from '../api/running.ts'
@@ -36,7 +37,7 @@ test('a pool as people read it', async () => {
   expect(stdout).toMatch(/\nmisses +3\nminimum age +5m\nunwitnessed age +1h\n/)
   expect(stdout).toMatch(/\nusage +256 = 253 free \+ 0 cooling \+ 0 reserved/)
   expect((await run('pool list --cidr 10.9.0.0/16')).stdout).toMatch(
-    /^POOL +CIDR .* DRAINING\nshown +10\.9\.1\.0\/24 +\/32 +256 +253 .* AVAILABLE +yes\n$/,
+    /^POOL +CIDR .* DRAINING\nshown +10\.9\.1\.0\/24 +\/32 +256 +253 .* AVAILABLE +\d+s +yes\n$/,
   )
   await json('pool delete shown')
   expect((await run('pool get shown')).stderr).toMatch(/^ipledger: POOL_NOT_FOUND: /)
@@ -95,7 +96,7 @@ test('networks: changed, listed, held and resumed', async () => {
   const { network } = await json<{ network: Record<string, unknown> }>('network get vpc-1')
   expect(network).toMatchObject({ name: 'vpc-1', description: 'second', labels: {}, state: 'READY' })
   const stale = await run('network update vpc-1 --version 1 --description third')
-  expect(stale).toMatchObject({ code: 1, stderr: expect.stringMatching(/^ipledger: VERSION_MISMATCH: /) })
+  expect(stale).toMatchObject({ code: 1, stderr: expect.stringMatching(/^ipledger: VERSION_MISMATCH: /m) })
   const envelope = { network: 'vpc-1', actor: { name: 'test', node: null }, cause: 'test', requestId: null }
   await service.ledger.submit({
     ...envelope,
@@ -162,7 +163,7 @@ incident('cli sources, sightings, findings and attention, as people read them', 
   expect(registered.stdout).toMatch(/\nstate +REGISTERED\n[\s\S]*\nstatus +COLD\n/)
   const agent = await scene.agent('n2')
   expect((await at('source list --state enabled')).stdout).toMatch(
-    /^SOURCE +KIND +NODE +SEES +STATE +SIZE +REPORTED +STATUS\nn2 +PUSH +n2 +sandbox +ENABLED +0 +\S+Z +GOOD\n$/,
+    /^SOURCE +KIND +NODE +SEES +STATE +SIZE +AGE +REPORTED +STATUS\nn2 +PUSH +n2 +sandbox +ENABLED +0 +\d+s +\S+Z +GOOD\n$/,
   )
   const { workload, lease } = await scene.start({ name: 'a', node: 'n2' })
   await agent.report()
@@ -255,7 +256,40 @@ test('a refusal says reason, message, what is known, what to do and when', async
   expect(refused).toMatchObject({ code: 1, stdout: '' })
   expect(refused.stderr).toMatch(/^ipledger: POOL_EXHAUSTED: .*\n/)
   expect(refused.stderr).toMatch(/\n {2}try again in (1h|59m\d+s)\n/)
-  expect(refused.stderr).toMatch(/\n {2}Wait for RetryInfo if there is one/)
+  expect(refused.stderr).toMatch(/\n {2}Name another pool\. Wait that long: /)
+})
+
+test('a refused field is named as it was typed; for programs as the API has it', async () => {
+  for (const [line, said] of [
+    ['reserve --kind vm --name g --address 10.77.0.1', '--address: 10.77.0.1 is not in'],
+    ['reserve --kind Vm! --name g --pool web', '--kind: '],
+    ['reserve --kind vm --name g --pool web --live 10.0.0.300', '--live: '],
+    ['pool create odd --cidr 10.66.0.0/16 --exclude 10.1.0.1', '--exclude: '],
+    ['pool update web --cooldown 90d', '--cooldown: '],
+    ['source register s --owner-kinds pod --interval 1ms', '--interval: '],
+  ] as const) {
+    const { code, stderr } = await run(line)
+    expect({ code, stderr }).toEqual({
+      code: 1,
+      stderr: expect.stringMatching(`^ipledger: INVALID_FIELD: ${said}`),
+    })
+    const { stderr: json } = await run(`${line} -o json`)
+    expect(JSON.parse(json)).toMatchObject({
+      reason: 'INVALID_FIELD',
+      metadata: { field: expect.not.stringMatching('^--') },
+    })
+    const { stderr: yaml } = await run(`${line} -o yaml`)
+    expect(parse(yaml)).toEqual(JSON.parse(json))
+  }
+  expect((await run('reserve --kind vm --name h --pool web,web')).stderr).toMatch(
+    /: --pool: two claims may not share/,
+  )
+})
+
+test('version: both ends, the schema, the database, and who one is', async () => {
+  expect((await run('version')).stdout).toMatch(
+    /^command line +\d\S+\nserver +\d\S+\nschema +0001_ipledger\nserver time +\S+Z\ndatabase +PostgreSQL at \S+, database \S+ \(1\d\.\S+\)\nyou +\S+, admin\n$/,
+  )
 })
 
 test('every command has help with what it does', async () => {

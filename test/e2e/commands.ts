@@ -103,7 +103,15 @@ export async function ipledger(
     vi.spyOn(process.stdout, 'write').mockImplementation((chunk) => keep('stdout', String(chunk))),
     vi.spyOn(process.stderr, 'write').mockImplementation((chunk) => keep('stderr', String(chunk))),
   ]
-  const set = { IPLEDGER_TOKEN: undefined, IPLEDGER_LOG_LEVEL: 'silent', ...env, IPLEDGER_URL: service.url }
+  // As the default server, of which commands that change something say nothing.
+  const [, port] = /^http:\/\/127\.0\.0\.1:(\d+)$/.exec(service.url) ?? []
+  const set = {
+    IPLEDGER_TOKEN: undefined,
+    IPLEDGER_LOG_LEVEL: 'silent',
+    ...env,
+    IPLEDGER_PORT: port,
+    IPLEDGER_URL: port === undefined ? service.url : undefined,
+  }
   for (const [name, value] of Object.entries(set)) vi.stubEnv(name, value)
   try {
     return { code: await runCli(args), ...printed }

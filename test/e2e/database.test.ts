@@ -48,6 +48,20 @@ test('7.1: projections lost by accident: nothing is handed out until they are re
   )
   // In another terminal DATABASE_URL may name another database.
   expect(clean.stderr).toBe(`ipledger verify: ${databaseAt(database.adminUrl)}\n`)
+  const { stdout: json } = await onDatabase('verify -o json')
+  // As the API writes them.
+  expect(JSON.parse(json).networks).toMatchObject([
+    { network: 'default', head: '2', verifiedSeq: '2' },
+    {
+      network: 'lost',
+      complete: true,
+      fromSeq: '0',
+      verifiedSeq: '3',
+      head: '3',
+      findings: [],
+      omitted: '0',
+    },
+  ])
   const anchor = / (3:[0-9a-f]{64})\n/.exec(clean.stdout)![1]!
 
   await withClient(database.adminUrl, async (admin) => {

@@ -71,6 +71,8 @@ const steady = (text: string): string =>
     .replaceAll(/\b[0-9a-f]{64}\b/g, 'digest')
     .replaceAll(/"\d+(\.\d+)?s"/g, '"1.000s"')
     .replaceAll(/(?<=try again in )\S+/g, '2m')
+    // Ages.
+    .replaceAll(/\b\d+s\b/g, '1s')
     .trim()
 
 function isShown(shown: string, printed: string): boolean {
@@ -109,7 +111,7 @@ function psqlTable({ fields, rows }: pg.QueryResult): string {
   ].join('\n')
 }
 
-/** A checkout as the reader has it, and `npx` without its half a second. */
+/** A checkout as the reader has it; `ipledger` and `npx` without the launcher. */
 function checkout(): string {
   const directory = join(temporaryDirectory(), 'ipledger')
   mkdirSync(join(directory, 'path'), { recursive: true })
@@ -121,13 +123,14 @@ function checkout(): string {
 program=$1
 shift
 case $program in
-  node) exec ${process.execPath} "$@" ;;
-  ipledger) exec ${process.execPath} ${MAIN} "$@" ;;
+  node) IPLEDGER_URL=http://127.0.0.1:$IPLEDGER_PORT exec ${process.execPath} "$@" ;;
   *) echo "npx $program?" >&2; exit 1 ;;
 esac
 `,
     { mode: 0o755 },
   )
+  const launcher = join(directory, 'path', 'ipledger')
+  writeFileSync(launcher, `#!/bin/sh\nexec ${process.execPath} ${MAIN} "$@"\n`, { mode: 0o755 })
   return directory
 }
 
@@ -144,7 +147,7 @@ async function played(text: string): Promise<string> {
       PATH: `${join(directory, 'path')}:${process.env.PATH}`,
       HOME: directory,
       NO_COLOR: '1',
-      IPLEDGER_URL: service.url,
+      IPLEDGER_PORT: new URL(service.url).port,
     })
     const run = async (command: string) => {
       const { printed, code } = await shell.run(command.replaceAll(SHOWN_URL, service.url))
@@ -173,7 +176,7 @@ async function played(text: string): Promise<string> {
         now = `\`\`\`console\n${lines.join('')}\`\`\``
       }
       if (language === 'sql') {
-        const { printed: url } = await run('npx ipledger database url')
+        const { printed: url } = await run('ipledger database url')
         asked = await withClient(url.split('\n')[0]!, async (client) => {
           await client.query('set role ipledger_auditor')
           await client.query("set search_path = ipledger_audit; set timezone = 'UTC'")
@@ -203,10 +206,10 @@ describe.each(PAGES)('%s', (path) => {
     ...blocks.flatMap(({ language, body }) =>
       language === 'sh' ? body.replaceAll('\\\n', ' ').split('\n') : [],
     ),
-    ...[...text.replaceAll(BLOCK, '').matchAll(/`((?:npx )?ipledger [^`]+)`/g)].map(([, code]) => code!),
+    ...[...text.replaceAll(BLOCK, '').matchAll(/`(ipledger [^`]+)`/g)].map(([, code]) => code!),
   ].flatMap((line) =>
-    [...line.matchAll(/(?:^|[\s(])(?:npx )?ipledger ([a-z](?:'[^']*'|"[^"]*"|[^#;|)'"])*)/g)].map(
-      ([, rest]) => rest!.trim(),
+    [...line.matchAll(/(?:^|[\s(])ipledger ([a-z](?:'[^']*'|"[^"]*"|[^#;|)'"])*)/g)].map(([, rest]) =>
+      rest!.trim(),
     ),
   )
 

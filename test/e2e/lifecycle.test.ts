@@ -22,12 +22,15 @@ test('from an empty directory: start, the three commands, restart, the lease is 
   expect(existsSync(env.IPLEDGER_DIR)).toBe(false)
 
   const first = await serve(env)
-  const printed = [...first.stdout().matchAll(/IPLEDGER_URL=(\S+) npx ipledger (.*)/g)]
+  const printed = [...first.stdout().matchAll(/IPLEDGER_URL=(\S+) ipledger (.*)/g)]
   expect(printed).toHaveLength(3)
   for (const [, url, args] of printed) {
     expect(url).toBe(first.url)
     const ran = await startProcess(args!.split(' '), { IPLEDGER_URL: url }).finished
-    expect(ran).toMatchObject({ code: 0, stderr: '' })
+    expect(ran).toMatchObject({
+      code: 0,
+      stderr: args!.startsWith('lease list') ? '' : expect.stringContaining(`: ${url}, network default\n`),
+    })
   }
   const { leases } = await ipledgerJson<Leases>(first, ['lease', 'list'])
   expect(leases).toMatchObject([{ leaseId: 'default/3', address: '10.0.0.2' }])
@@ -64,6 +67,20 @@ test('from an empty directory: start, the three commands, restart, the lease is 
   expect(processesOf(directory)).toEqual([])
 
   expect(await ipledger(first, ['verify'], env)).toMatchObject({ code: 0 })
+  const look = `import(${JSON.stringify(import.meta.resolve('pg'))}).then(async ({ default: { Client } }) => {
+    const client = new Client(process.env.DATABASE_URL)
+    await client.connect()
+    console.log((await client.query('select address from ipledger.lease')).rows)
+    await client.end()
+    process.exitCode = 7
+  })`
+  const looked = await startProcess(['database', 'run', '--', process.execPath, '-e', look], env).finished
+  expect(looked).toEqual({
+    code: 7,
+    stdout: "[ { address: '10.0.0.2' } ]\n",
+    stderr: `ipledger database run: the embedded PostgreSQL in ${env.IPLEDGER_DIR}\n`,
+  })
+  expect(processesOf(directory)).toEqual([])
   const again = await serve(env)
   expect((await ipledgerJson<Leases>(again, ['lease', 'list'])).leases).toEqual(leases)
   expect(await stop(again, 'SIGINT')).toMatchObject({ code: 0 })

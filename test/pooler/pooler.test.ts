@@ -1,9 +1,12 @@
 /** Debian's PgBouncer between ipledger and its server: by session everything works, by transaction or statement nothing starts. */
+import { once } from 'node:events'
+import { type AddressInfo, createConnection, createServer } from 'node:net'
 import { pino } from 'pino'
 import { expect, inject, onTestFinished, test } from 'vitest'
 import { StartRefused } from '../../src/config.ts'
-import { connectUnchecked } from '../../src/postgres/connect.ts'
+import { connectUnchecked, readUrl } from '../../src/postgres/connect.ts'
 import { openDatabase } from '../../src/postgres/database.ts'
+import { checkSessions } from '../../src/postgres/locks.ts'
 import { serve, startProcess, stop } from '../e2e/commands.ts'
 import { useOwnDatabase, withClient } from '../support/database.ts'
 import { rpc } from '../support/rpc.ts'
@@ -135,4 +138,28 @@ test.each([
   ).toEqual([{ it: null }])
   await open(database.adminUrl)
   await refuses(pooler.through(database.serviceUrl))
+})
+
+/** As a balancer does: each new connection goes to the next of them. */
+async function byTurns(urls: readonly string[]): Promise<string> {
+  let next = 0
+  const listener = createServer((client) => {
+    const { host, port } = readUrl(urls[next++ % urls.length]!)
+    const server = createConnection({ host, port })
+    client.on('error', () => server.destroy())
+    server.on('error', () => client.destroy())
+    client.pipe(server).pipe(client)
+  }).listen(0, '127.0.0.1')
+  await once(listener, 'listening')
+  onTestFinished(() => void listener.close())
+  const { port } = listener.address() as AddressInfo
+  return urls[0]!.replace(/:\d+(?=\/)/, `:${port}`)
+}
+
+test.each([2, 4])('%s poolers by transaction behind one address, without other clients', async (count) => {
+  const database = await useOwnDatabase()
+  const urls: string[] = []
+  while (urls.length < count)
+    urls.push((await usePgBouncer(server, { pool_mode: 'transaction' })).through(database.adminUrl))
+  await expect(checkSessions(await byTurns(urls))).rejects.toThrow(REFUSAL)
 })

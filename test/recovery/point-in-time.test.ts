@@ -51,7 +51,7 @@ async function cluster() {
     systemctl: `[ "$2" = postgresql@15-main ] || exit 1
 exec ${AS_POSTGRES} ${BIN}/pg_ctl "$1" -w -D ${main} -l ${join(directory, '15', 'log')} -m fast \\
   -o "-p ${port} -c listen_addresses=127.0.0.1 -c unix_socket_directories=''" </dev/null >/dev/null 3<&-`,
-    npx: `shift; exec ${process.execPath} ${MAIN} "$@"`,
+    ipledger: `exec ${process.execPath} ${MAIN} "$@"`,
   }
   for (const [name, body] of Object.entries(programs))
     writeFileSync(join(path, name), `#!/bin/sh\n${body}\n`, { mode: 0o755 })

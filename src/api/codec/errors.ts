@@ -22,7 +22,7 @@ type Meaning = {
 export const MEANINGS: Readonly<Record<Reason, Meaning>> = {
   ...meaning(Code.ResourceExhausted, {
     POOL_EXHAUSTED:
-      'Wait for RetryInfo if there is one: the next address has cooled then. Or name another pool.',
+      'Name another pool. Wait for RetryInfo if there is one: the next address has cooled then.',
     ALL_CANDIDATES_LIVE: 'Do not retry at once: 32 free addresses in a row are in your liveAddresses.',
     OWNER_LIMIT: 'End one of the leases in the metadata: Release with confirmed removal.',
     NODE_LIMIT:
@@ -46,7 +46,7 @@ export const MEANINGS: Readonly<Record<Reason, Meaning>> = {
     NETWORK_CLOSED: 'Use another network, or have it opened by UpdateNetwork.',
     POOL_DRAINING: 'Name another pool.',
     POOL_IN_USE:
-      'Wait for RetryInfo if only cooling addresses are in the way; else end the leases in the message.',
+      'End the leases in the message. Wait for RetryInfo if only cooling addresses are in the way.',
   }),
   ...meaning(Code.Aborted, {
     VERSION_MISMATCH: 'Read it again and decide anew; do not repeat the call as it is.',
