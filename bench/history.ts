@@ -86,7 +86,7 @@ function* events(
   yield {
     ...header(1, 'CreateNetwork'),
     type: 'network.created',
-    details: { description: '', labels: {}, identity },
+    details: { description: '', labels: {}, closed: false, identity },
   }
   yield { ...header(2, 'CreatePool'), type: 'pool.created', poolId: 2, details: settings }
   const { family, allocatable, prefixLength } = buildPool(settings, {

@@ -96,6 +96,7 @@ create table ipledger.network (
   network_id text collate "C" not null,
   description text not null,
   labels json not null,
+  closed boolean not null,
   era integer not null,
   identity text not null,
   recovering bigint,

@@ -92,7 +92,8 @@ begin
     when 'reconcile.held' then concat('Network ', event.network_id, ' was held (', event.evidence ->> 'hold', ')', doer, ': ', event.evidence ->> 'why')
     when 'reconcile.resumed' then concat('Network ', event.network_id, ' was resumed (', ipledger_audit.listed(event.evidence -> 'holds'), ')', doer, ': ', event.evidence ->> 'why')
     when 'network.created' then concat('Network ', event.network_id, ' was created', doer)
-    when 'network.updated' then concat('Description or labels of network ', event.network_id, ' were changed', doer)
+    when 'network.updated' then concat('Settings of network ', event.network_id, ' were changed', doer,
+      case when event.evidence ->> 'closed' = 'true' then '; it is closed, and hands out nothing new' end)
     when 'recovery.extended' then concat('Source ', source, ' called', doer, coalesce(' from node ' || nullif(event.evidence ->> 'node', ''), ''),
       ' and is not registered: the recovery of network ', event.network_id, ' waits until it is, and has reported')
     when 'recovery.ended' then concat('The recovery of network ', event.network_id, ' ended', doer, ': ', event.evidence ->> 'why')

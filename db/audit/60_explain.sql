@@ -116,7 +116,11 @@ create function ipledger_audit.explain_address(
                    when w.excluded is not null then concat('is never handed out: it is ', w.excluded)
                    when x.seq is not null then ipledger_audit.describe_lease(row(x.*)::ipledger_audit.log, k.rested_by)
                    else 'is free, and nobody has ever held it' end,
-                 case when (x.state <> 'FREE') is not true and p.type <> 'pool.deleted' and p.evidence ->> 'draining' = 'true' then '; the pool is draining and hands nothing out' end) end, '.',
+                 case when (x.state <> 'FREE') is not true and p.type <> 'pool.deleted' and p.evidence ->> 'draining' = 'true' then '; the pool is draining and hands nothing out' end,
+                 case when (x.state <> 'FREE') is not true and (
+                   select l.evidence ->> 'closed' from ipledger_audit.log l
+                    where l.network_id = explain_address.network and l.address is null and l.seq <= k.upto and l.type in ('network.created', 'network.updated')
+                    order by l.seq desc limit 1) = 'true' then '; the network is closed and hands nothing out' end) end, '.',
              case when s.sightings > 0 then concat(' ', s.words, case when s.sightings > 5 then concat('; and ', s.sightings - 5, ' more') end, '.',
                case when s.alive and (x.state <> 'FREE') is not true then ' It is seen live though nobody holds it, and is not handed out while it is listed.' end) end,
              case when (x.state <> 'FREE') is not true then r.words end, ' ' || q.words) as what,

@@ -87,6 +87,8 @@ create table ipledger.network (
   network_id text collate "C" not null,
   description text not null,
   labels json not null,
+  -- It hands out nothing new.
+  closed boolean not null,
   era integer not null,
   -- Life of the database that wrote the present era: system identifier, database oid, oid of `event`, timeline.
   identity text not null,

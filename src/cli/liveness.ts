@@ -1,11 +1,10 @@
 /** Sources, their sightings, the findings that follow, and attention. */
 import { ATTENTION } from '../core/attention.ts'
-import { LivenessService, SourceSchema } from '../gen/ipledger/v1/liveness_pb.ts'
+import { LivenessService } from '../gen/ipledger/v1/liveness_pb.ts'
 import { ask } from './ask.ts'
-import { CommandFailed, UsageError } from './exit.ts'
+import { UsageError } from './exit.ts'
 import { table } from './print.ts'
 import { group, verb } from './verb.ts'
-import { sheetText } from './views.ts'
 
 const { method } = LivenessService
 
@@ -59,15 +58,7 @@ Examples:
       ['--state <states>', 'only in these states', 'states'],
     ],
   }),
-  verb('get <id>', method.listSources, {
-    about: 'one source: its declaration and its status',
-    run: async (request) => {
-      const answer = await ask(method.listSources, request)
-      if (answer.sources.length > 0) return answer
-      throw new CommandFailed(`network ${request.network ?? 'default'} has no source ${request.id}.`)
-    },
-    show: ({ sources }) => sheetText(SourceSchema, sources[0]),
-  }),
+  verb('get <id>', method.getSource, { about: 'one source: its declaration and its status' }),
 )
 
 export const livenessCommands = [

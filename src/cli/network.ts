@@ -24,11 +24,13 @@ export const networkCommands = group(
     about: 'one network (default: "default"): its state, its recovery, the head of its log',
   }),
   verb('update <name>', method.updateNetwork, {
-    about: 'change description or labels',
+    about: 'change description or labels, close it or open it again',
     fields: [
       ['--description <text>', 'new description; "" clears it'],
       ['--label <key=value>', 'new label, repeatable; together they replace all labels', 'labels'],
       ['--no-labels', 'remove all labels', () => ({ labels: {} })],
+      ['--closed', 'hand out nothing new; what is held stays'],
+      ['--no-closed', 'hand out again', 'closed'],
     ],
   }),
   verb('resume [name]', LivenessService.method.resumeHold, {

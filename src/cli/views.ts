@@ -40,7 +40,7 @@ const viewOf = <D extends DescMessage>(desc: D, view: View<MessageShape<D>>) =>
 const VIEWS: ReadonlyMap<string, View<never>> = new Map([
   viewOf(network.NetworkSchema, {
     columns:
-      'NETWORK:name STATE:state HELD ERA:era HEAD:head AGE:createdAt LABELS:labels DESCRIPTION:description',
+      'NETWORK:name STATE:state HELD ERA:era HEAD:head AGE:createdAt LABELS:labels CLOSED:closed DESCRIPTION:description',
     cells: { HELD: ({ holds }) => holds.map(causeOf).join(', ') },
     sheet: ({ name, head, digest, holds, recovery }) => ({
       digest: undefined,

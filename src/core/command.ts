@@ -104,6 +104,7 @@ type Bodies = {
     readonly version: number | null
     readonly description: string | null
     readonly labels: Labels | null
+    readonly closed?: boolean | undefined
     /** After a failover that lost nothing: the life of the database that goes on. */
     readonly identity?: string
   }

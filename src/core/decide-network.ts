@@ -18,20 +18,21 @@ export function decideCreateNetwork(batch: Batch, command: Command<'createNetwor
       networkAnswer(image)
     )
   }
-  const details = { ...command.settings, identity: known.identity }
+  const details = { ...command.settings, closed: false, identity: known.identity }
   emit(batch, command, { type: 'network.created', details })
   return networkAnswer(image)
 }
 
 export function decideUpdateNetwork(batch: Batch, command: Command<'updateNetwork'>): Answer | Refusal {
   const { image } = batch
-  const { version, description, labels, identity } = image.network!
+  const { version, description, labels, closed, identity } = image.network!
   const bad = atVersion(`network ${image.name}`, version, command.version, { network: image.name })
   if (bad !== null) return bad
-  const before = { description, labels, identity }
+  const before = { description, labels, closed, identity }
   const details = {
     description: command.description ?? description,
     labels: command.labels ?? labels,
+    closed: command.closed ?? closed,
     identity: command.identity ?? identity,
   }
   if (!isDeepStrictEqual(details, before)) emit(batch, command, { type: 'network.updated', details })

@@ -170,7 +170,7 @@ export type LedgerEvent = EventHeader &
     | {
         readonly type: 'network.created' | 'network.updated'
         /** `identity` is the life of the database that wrote it. */
-        readonly details: NetworkSettings & { readonly identity: string }
+        readonly details: NetworkSettings & { readonly closed: boolean; readonly identity: string }
       }
     | {
         readonly type: 'era.begun'

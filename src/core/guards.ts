@@ -77,6 +77,13 @@ const NODE_LIMIT = {
 /** Of a pool, whichever of its addresses is wanted. */
 const POOL = [
   {
+    name: 'closed network',
+    refuses: ({ image: { name, network } }) =>
+      network!.closed
+        ? refusal('NETWORK_CLOSED', `network ${name} is closed and hands out nothing new`, { network: name })
+        : null,
+  },
+  {
     name: 'draining',
     refuses: (_, { pool: { draining, name } }) =>
       draining

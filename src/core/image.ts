@@ -39,6 +39,8 @@ export type UnknownSource = {
 }
 
 export type NetworkState = NetworkSettings & {
+  /** It hands out nothing new. */
+  readonly closed: boolean
   readonly era: number
   /** Life of the database that wrote this era. */
   readonly identity: string

@@ -19,6 +19,7 @@ export type Reason =
   | 'LEASE_LOST'
   | 'LIVENESS_STALE'
   | 'NETWORK_RECOVERING'
+  | 'NETWORK_CLOSED'
   | 'POOL_DRAINING'
   | 'POOL_IN_USE'
   | 'VERSION_MISMATCH'

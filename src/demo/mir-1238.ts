@@ -73,7 +73,7 @@ class Play {
     const { liveness } = this.#stage.as.admin
     // Before a source is warm nothing it does not list is a miss.
     await this.#listUntil(
-      async () => (await liveness.listSources({ id: SOURCE })).sources[0]?.status === SourceStatus.GOOD,
+      async () => (await liveness.getSource({ id: SOURCE })).source?.status === SourceStatus.GOOD,
     )
     await this.#compare()
     return api

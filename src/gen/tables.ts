@@ -77,6 +77,7 @@ export const TABLES = {
     "network_id": "text",
     "description": "text",
     "labels": "json",
+    "closed": "boolean",
     "era": "integer",
     "identity": "text",
     "recovering": "bigint?",

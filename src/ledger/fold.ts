@@ -46,6 +46,7 @@ const NETWORK = `
   ),
   ended as (select max(a.seq) as seq, max(a.at) as at from about a where a.type = 'recovery.ended')
   select $1 as network_id, s.details ->> 'description' as description, s.details -> 'labels' as labels,
+         (s.details ->> 'closed')::boolean as closed,
          coalesce((select max((a.details ->> 'era')::integer) from about a where a.type = 'era.begun'), 0) as era,
          coalesce(i.details ->> 'identity', '') as identity,
          (select max(a.seq) from about a

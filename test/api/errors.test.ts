@@ -48,6 +48,7 @@ describe('the table', () => {
       'LEASE_LOST',
       'LIVENESS_STALE',
       'NETWORK_RECOVERING',
+      'NETWORK_CLOSED',
       'POOL_DRAINING',
       'POOL_IN_USE',
     ],

@@ -275,6 +275,7 @@ const REFUSED: Readonly<Record<string, readonly (readonly [body: unknown, field:
     [{ name: 'web', updateMask: 'labels', draining: true }, 'draining'],
     [{ name: 'web', reapPolicy: { confirmGrace: '-1s' } }, 'reapPolicy.confirmGrace'],
   ],
+  'LivenessService/GetSource': [[{}, 'id']],
   'PoolService/GetPool': [[{ network: long(64), name: long(64) }, 'network']],
   'PoolService/ListPools': [[{ cidr: 'x' }, 'cidr']],
 }

@@ -612,11 +612,39 @@ describe('pools', () => {
     expect(
       (await ok('NetworkService/EndRecovery', { network: 'made', why: 'nothing to end' })).network.head,
     ).toBe('3')
+    expect((await ok('NetworkService/UpdateNetwork', { name: 'made', closed: true })).network).toMatchObject({
+      closed: true,
+      version: '4',
+    })
     const { events } = await ok('AuditService/ListEvents', { network: 'made' })
     expect(events.map((one: { networkSettings: object }) => one.networkSettings)).toMatchObject([
       { name: 'made', description: 'größer', state: 'READY', head: '1' },
       { description: 'größer', labels: {} },
       { description: '' },
+      { closed: true },
     ])
+  })
+
+  test('a closed network hands out nothing new, and what is held goes on', async () => {
+    const of = { network: 'closing' }
+    const owner = (name: string) => ({ kind: 'container', name, incarnation: '1' })
+    await ok('NetworkService/CreateNetwork', { name: 'closing' })
+    await ok('PoolService/CreatePool', { ...of, name: 'p', cidr: '10.0.0.0/29', default: true })
+    const { leases } = await ok('LeaseService/Reserve', { ...of, owner: owner('held') })
+    await ok('NetworkService/UpdateNetwork', { name: 'closing', closed: true })
+    expect(await call('LeaseService/Reserve', { ...of, owner: owner('new') })).toMatchObject({
+      code: 'failed_precondition',
+      reason: 'NETWORK_CLOSED',
+      metadata: of,
+    })
+    const requests = [{ owner: owner('held') }, { owner: owner('new'), confirmed: true }]
+    expect((await ok('LeaseService/BatchReserve', { ...of, requests })).results).toMatchObject([
+      { response: { leases: [{ leaseId: leases[0].leaseId, reused: true }] } },
+      { error: { reason: 'NETWORK_CLOSED' } },
+    ])
+    await ok('LeaseService/Confirm', { leaseId: leases[0].leaseId })
+    await ok('LeaseService/Release', { leaseId: leases[0].leaseId })
+    await ok('NetworkService/UpdateNetwork', { name: 'closing', closed: false, updateMask: 'closed' })
+    await ok('LeaseService/Reserve', { ...of, owner: owner('new') })
   })
 })

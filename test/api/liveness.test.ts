@@ -103,7 +103,11 @@ describe('sources', () => {
     expect(await ids({})).toEqual(['eyes', 'other'])
     expect(await ids({ node: 'n1' })).toEqual(['eyes'])
     expect(await ids({ states: ['REGISTERED'] })).toEqual(['other'])
-    expect(await ids({ id: 'other' })).toEqual(['other'])
+    expect(await live('GetSource', { network, id: 'other' })).toEqual({ source })
+    expect(await call('LivenessService/GetSource', { network, id: 'none' })).toMatchObject({
+      reason: 'SOURCE_NOT_FOUND',
+      metadata: { network, source: 'none' },
+    })
     const first = await live('ListSources', { network, pageSize: 1 })
     expect(first.sources).toMatchObject([{ id: 'eyes', state: 'ENABLED', enabledBy: 'loopback' }])
     const second = { network, pageSize: 1, pageToken: first.nextPageToken }
@@ -131,9 +135,7 @@ describe('sources', () => {
       ),
       metadata: { source: 'n1', placed: '4', listed: '1' },
     })
-    expect((await live('ListSources', { network, id: 'n1' })).sources).toMatchObject([
-      { state: 'REGISTERED' },
-    ])
+    expect((await live('GetSource', { network, id: 'n1' })).source).toMatchObject({ state: 'REGISTERED' })
     const yes = { network, id: 'n1', acceptUnlisted: true }
     expect(await live('EnableSource', yes)).toMatchObject({
       source: { state: 'ENABLED' },

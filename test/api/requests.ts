@@ -53,6 +53,7 @@ export const REQUESTS: Readonly<Record<string, readonly object[]>> = {
   RegisterSource: [{ network, id: 's', sight: { node: 'n', ownerKinds: ['pod'] } }],
   EnableSource: [{ network, id: 's' }],
   RetireSource: [{ network, id: 's' }],
+  GetSource: [{ network, id: 's' }],
   ListSources: [{ network }],
   ListSightings: [{ network }],
   BeginSnapshot: [{ network, source: 's' }],

@@ -72,6 +72,7 @@ const TABLE: Record<string, readonly Role[]> = {
   'LivenessService/RegisterSource': ['admin'],
   'LivenessService/EnableSource': ['admin'],
   'LivenessService/RetireSource': ['admin'],
+  'LivenessService/GetSource': ['admin', 'orchestrator', 'auditor'],
   'LivenessService/ListSources': ['admin', 'orchestrator', 'auditor'],
   'LivenessService/ListSightings': ['admin', 'orchestrator', 'auditor'],
   'LivenessService/BeginSnapshot': ['admin', 'orchestrator', 'agent'],

@@ -75,6 +75,8 @@ const SAID: readonly (readonly [line: string, method: string, request: object])[
     'UpdateNetwork',
     { name: 'n', description: '', version: '7', updateMask: 'description,labels' },
   ],
+  ['network update n --closed', 'UpdateNetwork', { name: 'n', closed: true }],
+  ['network update n --no-closed', 'UpdateNetwork', { name: 'n', closed: false }],
   ['network update n --label a=b --label c=d', 'UpdateNetwork', { name: 'n', labels: { a: 'b', c: 'd' } }],
   [
     'network resume n --cause too-many-reaps --why w',
@@ -232,7 +234,7 @@ const SAID: readonly (readonly [line: string, method: string, request: object])[
   ['source enable s --accept-unlisted', 'EnableSource', { id: 's', acceptUnlisted: true }],
   ['source retire s --request-id r', 'RetireSource', { id: 's', requestId: 'r' }],
   ['source list --node n --state enabled', 'ListSources', { node: 'n', states: ['ENABLED'] }],
-  ['source show s', 'ListSources', { id: 's' }],
+  ['source show s', 'GetSource', { id: 's' }],
   [
     'sighting list --source s --address 10.0.0.7 --vanished',
     'ListSightings',

@@ -235,13 +235,21 @@ test('a network keeps what an update does not say, and writes nothing of no chan
       ...more,
     }) as Exclude<One, undefined>
   given(network)
-    .when(change({ description: '', labels: {} }))
+    .when(change({ description: '', labels: {}, closed: false }))
     .then()
-  const { outcome } = given(network, change({ description: 'd' }), change({ labels: { a: 'b' } }))
+  const { outcome } = given(
+    network,
+    change({ closed: true }),
+    change({ description: 'd' }),
+    change({ labels: { a: 'b' } }),
+  )
     .when(change({ identity: 'two' }))
     .then('network.updated')
   expect(outcome.ok && outcome.answer).toMatchObject({
-    network: { name: 'net', network: { description: 'd', labels: { a: 'b' }, identity: 'two' } },
+    network: {
+      name: 'net',
+      network: { description: 'd', labels: { a: 'b' }, closed: true, identity: 'two' },
+    },
   })
   expect(refused(change({ version: 2 }))).toMatchObject({
     reason: 'VERSION_MISMATCH',

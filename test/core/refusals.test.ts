@@ -1,7 +1,8 @@
 /** What a Reserve is refused with: the reason, what it is about, and when to try again. */
-import { expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import {
   after,
+  command,
   confirm,
   given,
   lists,
@@ -19,6 +20,9 @@ import {
 
 const CIDR = '10.0.0.0/29'
 const room: Step = [network, pool(CIDR)]
+const updateNetwork = (closed: boolean) =>
+  command({ type: 'updateNetwork', version: null, description: null, labels: null, closed }) as Step
+const CLOSE = updateNetwork(true)
 const second = pool('10.1.0.0/29', { name: 'second' })
 const named = (who: string, address: string) => reserve(who, { claims: [{ address }] })
 const from = (who: string, ...pools: readonly string[]) => reserve(who, { claims: [{ pools }] })
@@ -111,6 +115,14 @@ test.each<[string, Step, Exclude<Step, readonly Step[]>, string, object, number?
     reserve('x/1'),
     'POOL_DRAINING',
     { pool: 'pool' },
+  ],
+  ['a closed network', [room, CLOSE], reserve('x/1'), 'NETWORK_CLOSED', { network: 'net' }],
+  [
+    'a named address of a closed network',
+    [room, CLOSE],
+    named('x/1', '10.0.0.1'),
+    'NETWORK_CLOSED',
+    { network: 'net' },
   ],
   [
     'a STRICT pool without a source',
@@ -262,6 +274,34 @@ test.each<[string, Step, Exclude<Step, readonly Step[]>]>([
 function fillOf(name: string, count: number): Step {
   return Array.from({ length: count }, (_, at) => from(`${name}${at}/1`, name))
 }
+
+describe('a network that is closed', () => {
+  const closed: Step = [room, reserve('x/1'), CLOSE]
+
+  test('keeps what is held: it is answered again, confirmed and released', () => {
+    given(closed).when(reserve('x/1')).then().answers('10.0.0.1 RESERVED #3 reused')
+    given(closed).when(confirm('x/1')).then('lease.confirmed 10.0.0.1 ACTIVE #3')
+    given(closed).when(release('x/1')).then('lease.released 10.0.0.1 RELEASED #3')
+  })
+
+  test('supersedes nothing for a newer life, and gives back nothing to the last holder', () => {
+    given(closed).when(reserve('x/2')).then('refused NETWORK_CLOSED')
+    const freed: Step = [network, pool(CIDR, { cooldownMs: 0 }), reserve('y/1'), release('y/1'), CLOSE]
+    given(freed)
+      .when(reserve('y/2', { claims: [{ preferPrevious: true }] }))
+      .then('refused NETWORK_CLOSED')
+  })
+
+  test('records who lives where all the same', () => {
+    given(room, source('wide'), CLOSE)
+      .when(lists('wide', ['y/1@10.0.0.2']))
+      .then('source.reported wide +10.0.0.2', 'lease.adopted 10.0.0.2 ACTIVE #8')
+  })
+
+  test('hands out again when it is opened', () => {
+    given(closed, updateNetwork(false)).when(reserve('y/1')).then('lease.reserved 10.0.0.2 RESERVED #6')
+  })
+})
 
 test('a network that is not there', () => {
   const { outcome } = given().when(reserve('x/1'))

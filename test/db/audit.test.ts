@@ -529,3 +529,19 @@ test('what cools is what the core hands out to nobody, also after it was listed'
     expect(answer!.evidence.state, address).toBe(state)
   }
 })
+
+// The last: it adds a network to what the others count.
+test('a network that was closed, opened, closed: what its log and its addresses say, as of each number', async () => {
+  const setClosed = (closed: boolean) =>
+    command({ type: 'updateNetwork', version: null, description: null, labels: null, closed })
+  const told = played(network, pool('10.0.0.0/28'), setClosed(true), setClosed(false), setClosed(true))
+  await storeScene(admin, told, 'closing')
+  const sentences = await ask(
+    `select e.what, (select x.what from explain_address('closing', '10.0.0.3', upto => e.seq) x where x.step = 0) as answer
+       from event e where e.network = 'closing' and e.seq > 2 order by e.seq`,
+  )
+  expect(sentences.map(({ what }) => /; it is closed/.test(what))).toEqual([true, false, true])
+  expect(
+    sentences.map(({ answer }) => /; the network is closed and hands nothing out\.$/.test(answer)),
+  ).toEqual([true, false, true])
+})

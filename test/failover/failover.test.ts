@@ -146,9 +146,7 @@ async function failOver(fault: Fault, declared: Declared): Promise<boolean> {
 async function untilReported(): Promise<void> {
   const since = Date.now()
   const reported = async () => {
-    const source = (await ok('LivenessService/ListSources', {})).sources.find(
-      ({ id }: { readonly id: string }) => id === 'n1',
-    )
+    const { source } = await ok('LivenessService/GetSource', { id: 'n1' })
     return Date.parse(source.reportedAt) > since
   }
   await waitFor(reported, { what: 'the agent to report' })

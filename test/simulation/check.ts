@@ -356,7 +356,8 @@ export class Checks {
     const teller = this.#tellerOf(address, attachmentKey(owner))
     never(teller !== undefined, `${teller} has told that another lives there`)
     never(isHeld(before), 'it is held')
-    const { recovering, holds } = shadow.network!
+    const { recovering, holds, closed } = shadow.network!
+    never(closed, 'the network is closed')
     never(recovering !== null || holds.SOURCE_AHEAD !== undefined, 'the network is not trusted')
     never(isClosed(shadow, owner, record.node, at), 'its attachment is closed')
     const node = nodeOfWord(this.#world, actor)

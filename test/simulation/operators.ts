@@ -331,6 +331,7 @@ export class Operators {
           { draining: world.chance(0.3) },
         ])
         this.#order({ type: 'updatePool', name: 'pool', version: null, change })
+        this.#setClosed(world.chance(0.1))
         if (world.chance(0.2)) this.#order({ type: 'deletePool', name: 'blocks', version: null })
         if (world.chance(0.5)) this.#order({ type: 'createPool', pool: BLOCKS })
       },
@@ -485,6 +486,11 @@ export class Operators {
     for (const { processes } of this.#world.sources.values()) processes.splice(1)
     this.#order({ type: 'resumeHold', hold: null, why: 'calm' })
     this.#order({ type: 'updatePool', name: 'pool', version: null, change: { draining: false } })
+    this.#setClosed(false)
+  }
+
+  #setClosed(closed: boolean): void {
+    this.#order({ type: 'updateNetwork', version: null, description: null, labels: null, closed })
   }
 
   /** What no proof ends: what an operator quarantined, and what has no witness that could ever speak. */

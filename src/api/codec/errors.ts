@@ -43,6 +43,7 @@ export const MEANINGS: Readonly<Record<Reason, Meaning>> = {
     LEASE_LOST: 'Unconfigure the address and reserve anew, with a new requestId.',
     LIVENESS_STALE: 'Retry later, or use a pool that is not STRICT.',
     NETWORK_RECOVERING: 'Retry later.',
+    NETWORK_CLOSED: 'Use another network, or have it opened by UpdateNetwork.',
     POOL_DRAINING: 'Name another pool.',
     POOL_IN_USE:
       'End the leases in the message. Wait for RetryInfo if only cooling addresses are in the way.',

@@ -123,12 +123,19 @@ export const livenessMethods: Declarations<typeof pb.LivenessService> = {
       return accepted(await asking(intake.verdicts({ ...reporting, epoch, verdicts })))
     },
   },
+  getSource: {
+    roles: READERS,
+    async answer(request, { network }, { ledger, reads }) {
+      const found = await foundSource(reads, network, required(request.id, 'id'))
+      return { source: sourceView(network, found, ledger.now()) }
+    },
+  },
   listSources: {
     roles: READERS,
     async answer(request, { network }, { ledger, reads }) {
       const page = pageOf(request)
       const filter = {
-        id: request.id || null,
+        id: null,
         node: request.node || null,
         states: request.states as readonly SourceState['state'][],
         after: page.after,
@@ -205,8 +212,12 @@ async function viewOf(answer: Answer, { network }: Scoped, { ledger, reads }: Ba
 }
 
 async function requiredSource(reads: Reads, network: string, id: string): Promise<string | null> {
-  if (id === '') return null
-  if (ofNetwork(await namedSource(reads, network, id), network).length > 0) return id
+  return id === '' ? null : (await foundSource(reads, network, id)).source.declaration.id
+}
+
+async function foundSource(reads: Reads, network: string, id: string) {
+  const [found] = ofNetwork(await namedSource(reads, network, id), network)
+  if (found !== undefined) return found
   throw refused('SOURCE_NOT_FOUND', `network ${network} has no source ${id}`, { network, source: id })
 }
 

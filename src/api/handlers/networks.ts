@@ -22,10 +22,11 @@ export const networkMethods: Declarations<typeof NetworkService> = {
   updateNetwork: {
     roles: ADMINS,
     decode(request) {
-      const { version = null, description = null, labels } = request
+      const { version = null, description = null, labels: given, closed } = request
       required(request.name, 'name')
       const changes = changedFields(UpdateNetworkRequestSchema, request)
-      return { type: 'updateNetwork', version, description, labels: changes.has('labels') ? labels : null }
+      const labels = changes.has('labels') ? given : null
+      return { type: 'updateNetwork', version, description, labels, closed }
     },
     view,
   },

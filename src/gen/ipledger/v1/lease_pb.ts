@@ -2350,7 +2350,7 @@ export const LeaseService: GenService<{
    * labels. Another incarnation or uid under the same (kind, name, interface) supersedes the old one, whose addresses are
    * quarantined. A refused Reserve supersedes nothing, but it does quarantine `live_addresses`.
    *
-   * POOL_NOT_FOUND, POOL_EXHAUSTED (how many cool, when the next is ready), POOL_DRAINING, ALL_CANDIDATES_LIVE (32 skipped),
+   * POOL_NOT_FOUND, POOL_EXHAUSTED (how many cool, when the next is ready), POOL_DRAINING, NETWORK_CLOSED, ALL_CANDIDATES_LIVE (32 skipped),
    * OWNER_LIMIT (the leases that fill it, and what ends them), NODE_LIMIT, ADDRESS_TAKEN, ADDRESS_COOLING, ADDRESS_QUARANTINED (seen by
    * which source), ADDRESS_EXCLUDED, ATTACHMENT_CLOSED (a Release or a newer incarnation overtook it), LIVENESS_STALE (a STRICT
    * pool), NETWORK_RECOVERING, LEASE_LOST (a replayed `request_id` whose lease has ended or was quarantined). ILLEGAL_STATE:

@@ -16,7 +16,7 @@ import type { JsonObject, Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file ipledger/v1/liveness.proto.
  */
 export const file_ipledger_v1_liveness: GenFile = /*@__PURE__*/
-  fileDesc("ChppcGxlZGdlci92MS9saXZlbmVzcy5wcm90bxILaXBsZWRnZXIudjEibwoLU291cmNlU2lnaHQSDAoEbm9kZRgBIAEoCRITCgtvd25lcl9raW5kcxgCIAMoCRIQCghmYW1pbGllcxgDIAMoDRIrCghpbnRlcnZhbBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiLJBgoGU291cmNlEg8KB25ldHdvcmsYASABKAkSCgoCaWQYAiABKAkSJQoEa2luZBgDIAEoDjIXLmlwbGVkZ2VyLnYxLlNvdXJjZUtpbmQSJwoFc2lnaHQYBCABKAsyGC5pcGxlZGdlci52MS5Tb3VyY2VTaWdodBIpCghzZXR0aW5ncxgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSJwoFc3RhdGUYBiABKA4yGC5pcGxlZGdlci52MS5Tb3VyY2VTdGF0ZRIxCg1yZWdpc3RlcmVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1yZWdpc3RlcmVkX2J5GAggASgJEi4KCmVuYWJsZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCmVuYWJsZWRfYnkYCiABKAkSEwoLZW5hYmxlZF9zZXEYCyABKAQSLgoKcmV0aXJlZF9hdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFZXBvY2gYDSABKAkSMgoOZXBvY2hfYmVndW5fYXQYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBnN0YXR1cxgPIAEoDjIZLmlwbGVkZ2VyLnYxLlNvdXJjZVN0YXR1cxIvCgtyZXBvcnRlZF9hdBgQIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNbGFzdF9zZXF1ZW5jZRgRIAEoBBIvCgtjb21wbGV0ZV9hdBgSIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNY29tcGxldGVfaGVhZBgTIAEoBBIMCgRzaXplGBQgASgNEg8KB2NvdW50ZWQYFSABKAQSMQoNcGFydGlhbF9zaW5jZRgWIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPcGFydGlhbF9iZWNhdXNlGBcgAygJEjEKDWZhaWxpbmdfc2luY2UYGCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB2ZhaWx1cmUYGSABKAkiwwEKFVJlZ2lzdGVyU291cmNlUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEgoKAmlkGAIgASgJEiUKBGtpbmQYAyABKA4yFy5pcGxlZGdlci52MS5Tb3VyY2VLaW5kEicKBXNpZ2h0GAQgASgLMhguaXBsZWRnZXIudjEuU291cmNlU2lnaHQSKQoIc2V0dGluZ3MYBSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhIKCnJlcXVlc3RfaWQYBiABKAkiPQoWUmVnaXN0ZXJTb3VyY2VSZXNwb25zZRIjCgZzb3VyY2UYASABKAsyEy5pcGxlZGdlci52MS5Tb3VyY2UiXwoTRW5hYmxlU291cmNlUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEgoKAmlkGAIgASgJEhIKCnJlcXVlc3RfaWQYAyABKAkSFwoPYWNjZXB0X3VubGlzdGVkGAQgASgIIlsKFEVuYWJsZVNvdXJjZVJlc3BvbnNlEiMKBnNvdXJjZRgBIAEoCzITLmlwbGVkZ2VyLnYxLlNvdXJjZRIOCgZwbGFjZWQYAiABKA0SDgoGbGlzdGVkGAMgASgNIkYKE1JldGlyZVNvdXJjZVJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIKCgJpZBgCIAEoCRISCgpyZXF1ZXN0X2lkGAMgASgJImIKFFJldGlyZVNvdXJjZVJlc3BvbnNlEiMKBnNvdXJjZRgBIAEoCzITLmlwbGVkZ2VyLnYxLlNvdXJjZRITCgt1bndpdG5lc3NlZBgCIAEoDRIQCgh1bmxpc3RlZBgDIAEoDSKQAQoSTGlzdFNvdXJjZXNSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSCgoCaWQYAiABKAkSDAoEbm9kZRgDIAEoCRIoCgZzdGF0ZXMYBCADKA4yGC5pcGxlZGdlci52MS5Tb3VyY2VTdGF0ZRIRCglwYWdlX3NpemUYBSABKA0SEgoKcGFnZV90b2tlbhgGIAEoCSJUChNMaXN0U291cmNlc1Jlc3BvbnNlEiQKB3NvdXJjZXMYASADKAsyEy5pcGxlZGdlci52MS5Tb3VyY2USFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIqwCCghTaWdodGluZxIOCgZzb3VyY2UYASABKAkSDwoHYWRkcmVzcxgCIAEoCRIhCgVvd25lchgDIAEoCzISLmlwbGVkZ2VyLnYxLk93bmVyEg0KBXN0YXRlGAQgASgJEg4KBmxpc3RlZBgFIAEoCBIUCgxhcHBlYXJlZF9zZXEYBiABKAQSLwoLYXBwZWFyZWRfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhQKDHZhbmlzaGVkX3NlcRgIIAEoBBIvCgt2YW5pc2hlZF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLdGVybWluYWxfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIoEBChRMaXN0U2lnaHRpbmdzUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEg4KBnNvdXJjZRgCIAEoCRIPCgdhZGRyZXNzGAMgASgJEhAKCHZhbmlzaGVkGAQgASgIEhEKCXBhZ2Vfc2l6ZRgFIAEoDRISCgpwYWdlX3Rva2VuGAYgASgJIloKFUxpc3RTaWdodGluZ3NSZXNwb25zZRIoCglzaWdodGluZ3MYASADKAsyFS5pcGxlZGdlci52MS5TaWdodGluZxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiNwoUQmVnaW5TbmFwc2hvdFJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIOCgZzb3VyY2UYAiABKAkirgEKFUJlZ2luU25hcHNob3RSZXNwb25zZRIQCghzZXF1ZW5jZRgBIAEoBBIMCgRoZWFkGAIgASgEEiwKCGJlZ3VuX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBILCgNlcmEYBCABKA0SKwoIaW50ZXJ2YWwYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDQoFcHJvb2YYBiABKAwinwEKDVNuYXBzaG90RW50cnkSDwoHYWRkcmVzcxgBIAEoCRIPCgduZXR3b3JrGAIgASgJEgwKBGtpbmQYAyABKAkSDAoEbmFtZRgEIAEoCRILCgN1aWQYBSABKAkSEwoLaW5jYXJuYXRpb24YBiABKAkSEQoJaW50ZXJmYWNlGAcgASgJEgwKBG5vZGUYCCABKAkSDQoFc3RhdGUYCSABKAki9gEKFVJlcG9ydFNuYXBzaG90UmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEg4KBnNvdXJjZRgCIAEoCRINCgVlcG9jaBgDIAEoCRIQCghzZXF1ZW5jZRgEIAEoBBIMCgRoZWFkGAUgASgEEiwKCGJlZ3VuX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghjb21wbGV0ZRgHIAEoCBIrCgdlbnRyaWVzGAggAygLMhouaXBsZWRnZXIudjEuU25hcHNob3RFbnRyeRIRCgl1bmNoYW5nZWQYCSABKAkSDQoFcHJvb2YYCiABKAwiYAoMVmVyaWZpY2F0aW9uEgoKAmlkGAEgASgJEiEKBW93bmVyGAIgASgLMhIuaXBsZWRnZXIudjEuT3duZXISDwoHYWRkcmVzcxgDIAEoCRIQCghsZWFzZV9pZBgEIAEoCSKjAgoWUmVwb3J0U25hcHNob3RSZXNwb25zZRIQCghjb21wbGV0ZRgBIAEoCBIPCgdjb3VudGVkGAIgASgIEg8KB2JlY2F1c2UYAyADKAkSDgoGcmVzZW5kGAQgASgIEg4KBmRpZ2VzdBgFIAEoCRISCgp1bnJlYWRhYmxlGAYgASgNEjAKDXZlcmlmaWNhdGlvbnMYByADKAsyGS5pcGxlZGdlci52MS5WZXJpZmljYXRpb24SFQoNbmV4dF9zZXF1ZW5jZRgIIAEoBBIRCgluZXh0X2hlYWQYCSABKAQSMQoNbmV4dF9iZWd1bl9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKbmV4dF9wcm9vZhgLIAEoDCKKAQoNTG9va1VwVmVyZGljdBIKCgJpZBgBIAEoCRIpCgZhbnN3ZXIYAiABKA4yGS5pcGxlZGdlci52MS5Mb29rVXBBbnN3ZXISMgoOdGVybWluYWxfc2luY2UYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBmRldGFpbBgEIAEoCSJ1ChVSZXBvcnRWZXJkaWN0c1JlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIOCgZzb3VyY2UYAiABKAkSDQoFZXBvY2gYAyABKAkSLAoIdmVyZGljdHMYBCADKAsyGi5pcGxlZGdlci52MS5Mb29rVXBWZXJkaWN0IjsKFlJlcG9ydFZlcmRpY3RzUmVzcG9uc2USEAoIYWNjZXB0ZWQYASABKA0SDwoHaWdub3JlZBgCIAEoDSKHAQoQUmVjb25jaWxlUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEgwKBHBvb2wYAiABKAkSDwoHYWRkcmVzcxgDIAEoCRIOCgZzb3VyY2UYBCABKAkSDAoEa2VwdBgFIAEoCBIRCglwYWdlX3NpemUYBiABKA0SEgoKcGFnZV90b2tlbhgHIAEoCSI7Cg1GaW5kaW5nUmVhc29uEgwKBGNvZGUYASABKAkSDgoGc291cmNlGAIgASgJEgwKBHRleHQYAyABKAkipgEKB0ZpbmRpbmcSDwoHYWRkcmVzcxgBIAEoCRIhCgVsZWFzZRgCIAEoCzISLmlwbGVkZ2VyLnYxLkxlYXNlEg8KB3ZlcmRpY3QYAyABKAkSKwoHYmVjYXVzZRgEIAMoCzIaLmlwbGVkZ2VyLnYxLkZpbmRpbmdSZWFzb24SKQoIZXZpZGVuY2UYBSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0ImIKEVJlY29uY2lsZVJlc3BvbnNlEiYKCGZpbmRpbmdzGAEgAygLMhQuaXBsZWRnZXIudjEuRmluZGluZxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSDAoEaGVhZBgDIAEoBCJsChFSZXN1bWVIb2xkUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEiUKBWNhdXNlGAIgASgOMhYuaXBsZWRnZXIudjEuSG9sZENhdXNlEgsKA3doeRgDIAEoCRISCgpyZXF1ZXN0X2lkGAQgASgJIjYKElJlc3VtZUhvbGRSZXNwb25zZRIgCgVob2xkcxgBIAMoCzIRLmlwbGVkZ2VyLnYxLkhvbGQipgEKCUF0dGVudGlvbhIMCgRjb2RlGAEgASgJEhAKCHNldmVyaXR5GAIgASgJEg0KBWNvdW50GAMgASgEEikKBXNpbmNlGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZzb3VyY2UYBSABKAkSDwoHYWRkcmVzcxgGIAEoCRIQCghsZWFzZV9pZBgHIAEoCRIMCgR0ZXh0GAggASgJInsKFExpc3RBdHRlbnRpb25SZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSDQoFY29kZXMYAiADKAkSDgoGc291cmNlGAMgASgJEgwKBGVhY2gYBCABKAgSEQoJcGFnZV9zaXplGAUgASgNEhIKCnBhZ2VfdG9rZW4YBiABKAkiVwoVTGlzdEF0dGVudGlvblJlc3BvbnNlEiUKBWl0ZW1zGAEgAygLMhYuaXBsZWRnZXIudjEuQXR0ZW50aW9uEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSpZCgpTb3VyY2VLaW5kEhsKF1NPVVJDRV9LSU5EX1VOU1BFQ0lGSUVEEAASCAoEUFVTSBABEgoKBkRPQ0tFUhACEg4KCktVQkVSTkVURVMQAxIICgRIVFRQEAQqVQoLU291cmNlU3RhdGUSHAoYU09VUkNFX1NUQVRFX1VOU1BFQ0lGSUVEEAASDgoKUkVHSVNURVJFRBABEgsKB0VOQUJMRUQQAhILCgdSRVRJUkVEEAMqWgoMU291cmNlU3RhdHVzEh0KGVNPVVJDRV9TVEFUVVNfVU5TUEVDSUZJRUQQABIICgRHT09EEAESCgoGU0lMRU5UEAISCwoHUEFSVElBTBADEggKBENPTEQQBCpoCgxMb29rVXBBbnN3ZXISHgoaTE9PS19VUF9BTlNXRVJfVU5TUEVDSUZJRUQQABIICgRMSVZFEAESDAoIVEVSTUlOQUwQAhIICgRHT05FEAMSCwoHVU5LTk9XThAEEgkKBUVSUk9SEAUy2gcKD0xpdmVuZXNzU2VydmljZRJZCg5SZWdpc3RlclNvdXJjZRIiLmlwbGVkZ2VyLnYxLlJlZ2lzdGVyU291cmNlUmVxdWVzdBojLmlwbGVkZ2VyLnYxLlJlZ2lzdGVyU291cmNlUmVzcG9uc2USUwoMRW5hYmxlU291cmNlEiAuaXBsZWRnZXIudjEuRW5hYmxlU291cmNlUmVxdWVzdBohLmlwbGVkZ2VyLnYxLkVuYWJsZVNvdXJjZVJlc3BvbnNlElMKDFJldGlyZVNvdXJjZRIgLmlwbGVkZ2VyLnYxLlJldGlyZVNvdXJjZVJlcXVlc3QaIS5pcGxlZGdlci52MS5SZXRpcmVTb3VyY2VSZXNwb25zZRJVCgtMaXN0U291cmNlcxIfLmlwbGVkZ2VyLnYxLkxpc3RTb3VyY2VzUmVxdWVzdBogLmlwbGVkZ2VyLnYxLkxpc3RTb3VyY2VzUmVzcG9uc2UiA5ACARJbCg1MaXN0U2lnaHRpbmdzEiEuaXBsZWRnZXIudjEuTGlzdFNpZ2h0aW5nc1JlcXVlc3QaIi5pcGxlZGdlci52MS5MaXN0U2lnaHRpbmdzUmVzcG9uc2UiA5ACARJbCg1CZWdpblNuYXBzaG90EiEuaXBsZWRnZXIudjEuQmVnaW5TbmFwc2hvdFJlcXVlc3QaIi5pcGxlZGdlci52MS5CZWdpblNuYXBzaG90UmVzcG9uc2UiA5ACAhJZCg5SZXBvcnRTbmFwc2hvdBIiLmlwbGVkZ2VyLnYxLlJlcG9ydFNuYXBzaG90UmVxdWVzdBojLmlwbGVkZ2VyLnYxLlJlcG9ydFNuYXBzaG90UmVzcG9uc2USWQoOUmVwb3J0VmVyZGljdHMSIi5pcGxlZGdlci52MS5SZXBvcnRWZXJkaWN0c1JlcXVlc3QaIy5pcGxlZGdlci52MS5SZXBvcnRWZXJkaWN0c1Jlc3BvbnNlEk8KCVJlY29uY2lsZRIdLmlwbGVkZ2VyLnYxLlJlY29uY2lsZVJlcXVlc3QaHi5pcGxlZGdlci52MS5SZWNvbmNpbGVSZXNwb25zZSIDkAIBEk0KClJlc3VtZUhvbGQSHi5pcGxlZGdlci52MS5SZXN1bWVIb2xkUmVxdWVzdBofLmlwbGVkZ2VyLnYxLlJlc3VtZUhvbGRSZXNwb25zZRJbCg1MaXN0QXR0ZW50aW9uEiEuaXBsZWRnZXIudjEuTGlzdEF0dGVudGlvblJlcXVlc3QaIi5pcGxlZGdlci52MS5MaXN0QXR0ZW50aW9uUmVzcG9uc2UiA5ACAWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_ipledger_v1_network, file_ipledger_v1_types]);
+  fileDesc("ChppcGxlZGdlci92MS9saXZlbmVzcy5wcm90bxILaXBsZWRnZXIudjEibwoLU291cmNlU2lnaHQSDAoEbm9kZRgBIAEoCRITCgtvd25lcl9raW5kcxgCIAMoCRIQCghmYW1pbGllcxgDIAMoDRIrCghpbnRlcnZhbBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiLJBgoGU291cmNlEg8KB25ldHdvcmsYASABKAkSCgoCaWQYAiABKAkSJQoEa2luZBgDIAEoDjIXLmlwbGVkZ2VyLnYxLlNvdXJjZUtpbmQSJwoFc2lnaHQYBCABKAsyGC5pcGxlZGdlci52MS5Tb3VyY2VTaWdodBIpCghzZXR0aW5ncxgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSJwoFc3RhdGUYBiABKA4yGC5pcGxlZGdlci52MS5Tb3VyY2VTdGF0ZRIxCg1yZWdpc3RlcmVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1yZWdpc3RlcmVkX2J5GAggASgJEi4KCmVuYWJsZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCmVuYWJsZWRfYnkYCiABKAkSEwoLZW5hYmxlZF9zZXEYCyABKAQSLgoKcmV0aXJlZF9hdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFZXBvY2gYDSABKAkSMgoOZXBvY2hfYmVndW5fYXQYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBnN0YXR1cxgPIAEoDjIZLmlwbGVkZ2VyLnYxLlNvdXJjZVN0YXR1cxIvCgtyZXBvcnRlZF9hdBgQIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNbGFzdF9zZXF1ZW5jZRgRIAEoBBIvCgtjb21wbGV0ZV9hdBgSIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNY29tcGxldGVfaGVhZBgTIAEoBBIMCgRzaXplGBQgASgNEg8KB2NvdW50ZWQYFSABKAQSMQoNcGFydGlhbF9zaW5jZRgWIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPcGFydGlhbF9iZWNhdXNlGBcgAygJEjEKDWZhaWxpbmdfc2luY2UYGCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB2ZhaWx1cmUYGSABKAkiwwEKFVJlZ2lzdGVyU291cmNlUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEgoKAmlkGAIgASgJEiUKBGtpbmQYAyABKA4yFy5pcGxlZGdlci52MS5Tb3VyY2VLaW5kEicKBXNpZ2h0GAQgASgLMhguaXBsZWRnZXIudjEuU291cmNlU2lnaHQSKQoIc2V0dGluZ3MYBSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhIKCnJlcXVlc3RfaWQYBiABKAkiPQoWUmVnaXN0ZXJTb3VyY2VSZXNwb25zZRIjCgZzb3VyY2UYASABKAsyEy5pcGxlZGdlci52MS5Tb3VyY2UiXwoTRW5hYmxlU291cmNlUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEgoKAmlkGAIgASgJEhIKCnJlcXVlc3RfaWQYAyABKAkSFwoPYWNjZXB0X3VubGlzdGVkGAQgASgIIlsKFEVuYWJsZVNvdXJjZVJlc3BvbnNlEiMKBnNvdXJjZRgBIAEoCzITLmlwbGVkZ2VyLnYxLlNvdXJjZRIOCgZwbGFjZWQYAiABKA0SDgoGbGlzdGVkGAMgASgNIkYKE1JldGlyZVNvdXJjZVJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIKCgJpZBgCIAEoCRISCgpyZXF1ZXN0X2lkGAMgASgJImIKFFJldGlyZVNvdXJjZVJlc3BvbnNlEiMKBnNvdXJjZRgBIAEoCzITLmlwbGVkZ2VyLnYxLlNvdXJjZRITCgt1bndpdG5lc3NlZBgCIAEoDRIQCgh1bmxpc3RlZBgDIAEoDSIvChBHZXRTb3VyY2VSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSCgoCaWQYAiABKAkiOAoRR2V0U291cmNlUmVzcG9uc2USIwoGc291cmNlGAEgASgLMhMuaXBsZWRnZXIudjEuU291cmNlIoQBChJMaXN0U291cmNlc1JlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIMCgRub2RlGAIgASgJEigKBnN0YXRlcxgDIAMoDjIYLmlwbGVkZ2VyLnYxLlNvdXJjZVN0YXRlEhEKCXBhZ2Vfc2l6ZRgEIAEoDRISCgpwYWdlX3Rva2VuGAUgASgJIlQKE0xpc3RTb3VyY2VzUmVzcG9uc2USJAoHc291cmNlcxgBIAMoCzITLmlwbGVkZ2VyLnYxLlNvdXJjZRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkirAIKCFNpZ2h0aW5nEg4KBnNvdXJjZRgBIAEoCRIPCgdhZGRyZXNzGAIgASgJEiEKBW93bmVyGAMgASgLMhIuaXBsZWRnZXIudjEuT3duZXISDQoFc3RhdGUYBCABKAkSDgoGbGlzdGVkGAUgASgIEhQKDGFwcGVhcmVkX3NlcRgGIAEoBBIvCgthcHBlYXJlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFAoMdmFuaXNoZWRfc2VxGAggASgEEi8KC3ZhbmlzaGVkX2F0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt0ZXJtaW5hbF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAigQEKFExpc3RTaWdodGluZ3NSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSDgoGc291cmNlGAIgASgJEg8KB2FkZHJlc3MYAyABKAkSEAoIdmFuaXNoZWQYBCABKAgSEQoJcGFnZV9zaXplGAUgASgNEhIKCnBhZ2VfdG9rZW4YBiABKAkiWgoVTGlzdFNpZ2h0aW5nc1Jlc3BvbnNlEigKCXNpZ2h0aW5ncxgBIAMoCzIVLmlwbGVkZ2VyLnYxLlNpZ2h0aW5nEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSI3ChRCZWdpblNuYXBzaG90UmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEg4KBnNvdXJjZRgCIAEoCSKuAQoVQmVnaW5TbmFwc2hvdFJlc3BvbnNlEhAKCHNlcXVlbmNlGAEgASgEEgwKBGhlYWQYAiABKAQSLAoIYmVndW5fYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgsKA2VyYRgEIAEoDRIrCghpbnRlcnZhbBgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhINCgVwcm9vZhgGIAEoDCKfAQoNU25hcHNob3RFbnRyeRIPCgdhZGRyZXNzGAEgASgJEg8KB25ldHdvcmsYAiABKAkSDAoEa2luZBgDIAEoCRIMCgRuYW1lGAQgASgJEgsKA3VpZBgFIAEoCRITCgtpbmNhcm5hdGlvbhgGIAEoCRIRCglpbnRlcmZhY2UYByABKAkSDAoEbm9kZRgIIAEoCRINCgVzdGF0ZRgJIAEoCSL2AQoVUmVwb3J0U25hcHNob3RSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSDgoGc291cmNlGAIgASgJEg0KBWVwb2NoGAMgASgJEhAKCHNlcXVlbmNlGAQgASgEEgwKBGhlYWQYBSABKAQSLAoIYmVndW5fYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGNvbXBsZXRlGAcgASgIEisKB2VudHJpZXMYCCADKAsyGi5pcGxlZGdlci52MS5TbmFwc2hvdEVudHJ5EhEKCXVuY2hhbmdlZBgJIAEoCRINCgVwcm9vZhgKIAEoDCJgCgxWZXJpZmljYXRpb24SCgoCaWQYASABKAkSIQoFb3duZXIYAiABKAsyEi5pcGxlZGdlci52MS5Pd25lchIPCgdhZGRyZXNzGAMgASgJEhAKCGxlYXNlX2lkGAQgASgJIqMCChZSZXBvcnRTbmFwc2hvdFJlc3BvbnNlEhAKCGNvbXBsZXRlGAEgASgIEg8KB2NvdW50ZWQYAiABKAgSDwoHYmVjYXVzZRgDIAMoCRIOCgZyZXNlbmQYBCABKAgSDgoGZGlnZXN0GAUgASgJEhIKCnVucmVhZGFibGUYBiABKA0SMAoNdmVyaWZpY2F0aW9ucxgHIAMoCzIZLmlwbGVkZ2VyLnYxLlZlcmlmaWNhdGlvbhIVCg1uZXh0X3NlcXVlbmNlGAggASgEEhEKCW5leHRfaGVhZBgJIAEoBBIxCg1uZXh0X2JlZ3VuX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpuZXh0X3Byb29mGAsgASgMIooBCg1Mb29rVXBWZXJkaWN0EgoKAmlkGAEgASgJEikKBmFuc3dlchgCIAEoDjIZLmlwbGVkZ2VyLnYxLkxvb2tVcEFuc3dlchIyCg50ZXJtaW5hbF9zaW5jZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGZGV0YWlsGAQgASgJInUKFVJlcG9ydFZlcmRpY3RzUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEg4KBnNvdXJjZRgCIAEoCRINCgVlcG9jaBgDIAEoCRIsCgh2ZXJkaWN0cxgEIAMoCzIaLmlwbGVkZ2VyLnYxLkxvb2tVcFZlcmRpY3QiOwoWUmVwb3J0VmVyZGljdHNSZXNwb25zZRIQCghhY2NlcHRlZBgBIAEoDRIPCgdpZ25vcmVkGAIgASgNIocBChBSZWNvbmNpbGVSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSDAoEcG9vbBgCIAEoCRIPCgdhZGRyZXNzGAMgASgJEg4KBnNvdXJjZRgEIAEoCRIMCgRrZXB0GAUgASgIEhEKCXBhZ2Vfc2l6ZRgGIAEoDRISCgpwYWdlX3Rva2VuGAcgASgJIjsKDUZpbmRpbmdSZWFzb24SDAoEY29kZRgBIAEoCRIOCgZzb3VyY2UYAiABKAkSDAoEdGV4dBgDIAEoCSKmAQoHRmluZGluZxIPCgdhZGRyZXNzGAEgASgJEiEKBWxlYXNlGAIgASgLMhIuaXBsZWRnZXIudjEuTGVhc2USDwoHdmVyZGljdBgDIAEoCRIrCgdiZWNhdXNlGAQgAygLMhouaXBsZWRnZXIudjEuRmluZGluZ1JlYXNvbhIpCghldmlkZW5jZRgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QiYgoRUmVjb25jaWxlUmVzcG9uc2USJgoIZmluZGluZ3MYASADKAsyFC5pcGxlZGdlci52MS5GaW5kaW5nEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIMCgRoZWFkGAMgASgEImwKEVJlc3VtZUhvbGRSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSJQoFY2F1c2UYAiABKA4yFi5pcGxlZGdlci52MS5Ib2xkQ2F1c2USCwoDd2h5GAMgASgJEhIKCnJlcXVlc3RfaWQYBCABKAkiNgoSUmVzdW1lSG9sZFJlc3BvbnNlEiAKBWhvbGRzGAEgAygLMhEuaXBsZWRnZXIudjEuSG9sZCKmAQoJQXR0ZW50aW9uEgwKBGNvZGUYASABKAkSEAoIc2V2ZXJpdHkYAiABKAkSDQoFY291bnQYAyABKAQSKQoFc2luY2UYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBnNvdXJjZRgFIAEoCRIPCgdhZGRyZXNzGAYgASgJEhAKCGxlYXNlX2lkGAcgASgJEgwKBHRleHQYCCABKAkiewoUTGlzdEF0dGVudGlvblJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRINCgVjb2RlcxgCIAMoCRIOCgZzb3VyY2UYAyABKAkSDAoEZWFjaBgEIAEoCBIRCglwYWdlX3NpemUYBSABKA0SEgoKcGFnZV90b2tlbhgGIAEoCSJXChVMaXN0QXR0ZW50aW9uUmVzcG9uc2USJQoFaXRlbXMYASADKAsyFi5pcGxlZGdlci52MS5BdHRlbnRpb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJKlkKClNvdXJjZUtpbmQSGwoXU09VUkNFX0tJTkRfVU5TUEVDSUZJRUQQABIICgRQVVNIEAESCgoGRE9DS0VSEAISDgoKS1VCRVJORVRFUxADEggKBEhUVFAQBCpVCgtTb3VyY2VTdGF0ZRIcChhTT1VSQ0VfU1RBVEVfVU5TUEVDSUZJRUQQABIOCgpSRUdJU1RFUkVEEAESCwoHRU5BQkxFRBACEgsKB1JFVElSRUQQAypaCgxTb3VyY2VTdGF0dXMSHQoZU09VUkNFX1NUQVRVU19VTlNQRUNJRklFRBAAEggKBEdPT0QQARIKCgZTSUxFTlQQAhILCgdQQVJUSUFMEAMSCAoEQ09MRBAEKmgKDExvb2tVcEFuc3dlchIeChpMT09LX1VQX0FOU1dFUl9VTlNQRUNJRklFRBAAEggKBExJVkUQARIMCghURVJNSU5BTBACEggKBEdPTkUQAxILCgdVTktOT1dOEAQSCQoFRVJST1IQBTKrCAoPTGl2ZW5lc3NTZXJ2aWNlElkKDlJlZ2lzdGVyU291cmNlEiIuaXBsZWRnZXIudjEuUmVnaXN0ZXJTb3VyY2VSZXF1ZXN0GiMuaXBsZWRnZXIudjEuUmVnaXN0ZXJTb3VyY2VSZXNwb25zZRJTCgxFbmFibGVTb3VyY2USIC5pcGxlZGdlci52MS5FbmFibGVTb3VyY2VSZXF1ZXN0GiEuaXBsZWRnZXIudjEuRW5hYmxlU291cmNlUmVzcG9uc2USUwoMUmV0aXJlU291cmNlEiAuaXBsZWRnZXIudjEuUmV0aXJlU291cmNlUmVxdWVzdBohLmlwbGVkZ2VyLnYxLlJldGlyZVNvdXJjZVJlc3BvbnNlEk8KCUdldFNvdXJjZRIdLmlwbGVkZ2VyLnYxLkdldFNvdXJjZVJlcXVlc3QaHi5pcGxlZGdlci52MS5HZXRTb3VyY2VSZXNwb25zZSIDkAIBElUKC0xpc3RTb3VyY2VzEh8uaXBsZWRnZXIudjEuTGlzdFNvdXJjZXNSZXF1ZXN0GiAuaXBsZWRnZXIudjEuTGlzdFNvdXJjZXNSZXNwb25zZSIDkAIBElsKDUxpc3RTaWdodGluZ3MSIS5pcGxlZGdlci52MS5MaXN0U2lnaHRpbmdzUmVxdWVzdBoiLmlwbGVkZ2VyLnYxLkxpc3RTaWdodGluZ3NSZXNwb25zZSIDkAIBElsKDUJlZ2luU25hcHNob3QSIS5pcGxlZGdlci52MS5CZWdpblNuYXBzaG90UmVxdWVzdBoiLmlwbGVkZ2VyLnYxLkJlZ2luU25hcHNob3RSZXNwb25zZSIDkAICElkKDlJlcG9ydFNuYXBzaG90EiIuaXBsZWRnZXIudjEuUmVwb3J0U25hcHNob3RSZXF1ZXN0GiMuaXBsZWRnZXIudjEuUmVwb3J0U25hcHNob3RSZXNwb25zZRJZCg5SZXBvcnRWZXJkaWN0cxIiLmlwbGVkZ2VyLnYxLlJlcG9ydFZlcmRpY3RzUmVxdWVzdBojLmlwbGVkZ2VyLnYxLlJlcG9ydFZlcmRpY3RzUmVzcG9uc2USTwoJUmVjb25jaWxlEh0uaXBsZWRnZXIudjEuUmVjb25jaWxlUmVxdWVzdBoeLmlwbGVkZ2VyLnYxLlJlY29uY2lsZVJlc3BvbnNlIgOQAgESTQoKUmVzdW1lSG9sZBIeLmlwbGVkZ2VyLnYxLlJlc3VtZUhvbGRSZXF1ZXN0Gh8uaXBsZWRnZXIudjEuUmVzdW1lSG9sZFJlc3BvbnNlElsKDUxpc3RBdHRlbnRpb24SIS5pcGxlZGdlci52MS5MaXN0QXR0ZW50aW9uUmVxdWVzdBoiLmlwbGVkZ2VyLnYxLkxpc3RBdHRlbnRpb25SZXNwb25zZSIDkAIBYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_ipledger_v1_network, file_ipledger_v1_types]);
 
 /**
  * The part of the network that a source can see. Only there a missing entry counts.
@@ -873,6 +873,90 @@ export const RetireSourceResponseSchema: GenMessage<RetireSourceResponse, {jsonT
   messageDesc(file_ipledger_v1_liveness, 7);
 
 /**
+ * Input of GetSource.
+ *
+ * @generated from message ipledger.v1.GetSourceRequest
+ */
+export type GetSourceRequest = Message<"ipledger.v1.GetSourceRequest"> & {
+  /**
+   * Default `default`.
+   *
+   * @generated from field: string network = 1;
+   */
+  network: string;
+
+  /**
+   * Required.
+   *
+   * @generated from field: string id = 2;
+   */
+  id: string;
+};
+
+/**
+ * Input of GetSource.
+ *
+ * @generated from message ipledger.v1.GetSourceRequest
+ */
+export type GetSourceRequestJson = {
+  /**
+   * Default `default`.
+   *
+   * @generated from field: string network = 1;
+   */
+  network?: string;
+
+  /**
+   * Required.
+   *
+   * @generated from field: string id = 2;
+   */
+  id?: string;
+};
+
+/**
+ * Describes the message ipledger.v1.GetSourceRequest.
+ * Use `create(GetSourceRequestSchema)` to create a new message.
+ */
+export const GetSourceRequestSchema: GenMessage<GetSourceRequest, {jsonType: GetSourceRequestJson}> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_liveness, 8);
+
+/**
+ * Answer of GetSource.
+ *
+ * @generated from message ipledger.v1.GetSourceResponse
+ */
+export type GetSourceResponse = Message<"ipledger.v1.GetSourceResponse"> & {
+  /**
+   * The source.
+   *
+   * @generated from field: ipledger.v1.Source source = 1;
+   */
+  source?: Source | undefined;
+};
+
+/**
+ * Answer of GetSource.
+ *
+ * @generated from message ipledger.v1.GetSourceResponse
+ */
+export type GetSourceResponseJson = {
+  /**
+   * The source.
+   *
+   * @generated from field: ipledger.v1.Source source = 1;
+   */
+  source?: SourceJson;
+};
+
+/**
+ * Describes the message ipledger.v1.GetSourceResponse.
+ * Use `create(GetSourceResponseSchema)` to create a new message.
+ */
+export const GetSourceResponseSchema: GenMessage<GetSourceResponse, {jsonType: GetSourceResponseJson}> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_liveness, 9);
+
+/**
  * Input of ListSources. Filters are joined by "and".
  *
  * @generated from message ipledger.v1.ListSourcesRequest
@@ -886,37 +970,30 @@ export type ListSourcesRequest = Message<"ipledger.v1.ListSourcesRequest"> & {
   network: string;
 
   /**
-   * Only this one.
-   *
-   * @generated from field: string id = 2;
-   */
-  id: string;
-
-  /**
    * Only sources of this node.
    *
-   * @generated from field: string node = 3;
+   * @generated from field: string node = 2;
    */
   node: string;
 
   /**
    * Only in one of these states. None: all.
    *
-   * @generated from field: repeated ipledger.v1.SourceState states = 4;
+   * @generated from field: repeated ipledger.v1.SourceState states = 3;
    */
   states: SourceState[];
 
   /**
    * Default 100. More than 1,000 is 1,000.
    *
-   * @generated from field: uint32 page_size = 5;
+   * @generated from field: uint32 page_size = 4;
    */
   pageSize: number;
 
   /**
    * `next_page_token` of the page before, with the same filters.
    *
-   * @generated from field: string page_token = 6;
+   * @generated from field: string page_token = 5;
    */
   pageToken: string;
 };
@@ -935,37 +1012,30 @@ export type ListSourcesRequestJson = {
   network?: string;
 
   /**
-   * Only this one.
-   *
-   * @generated from field: string id = 2;
-   */
-  id?: string;
-
-  /**
    * Only sources of this node.
    *
-   * @generated from field: string node = 3;
+   * @generated from field: string node = 2;
    */
   node?: string;
 
   /**
    * Only in one of these states. None: all.
    *
-   * @generated from field: repeated ipledger.v1.SourceState states = 4;
+   * @generated from field: repeated ipledger.v1.SourceState states = 3;
    */
   states?: SourceStateJson[];
 
   /**
    * Default 100. More than 1,000 is 1,000.
    *
-   * @generated from field: uint32 page_size = 5;
+   * @generated from field: uint32 page_size = 4;
    */
   pageSize?: number;
 
   /**
    * `next_page_token` of the page before, with the same filters.
    *
-   * @generated from field: string page_token = 6;
+   * @generated from field: string page_token = 5;
    */
   pageToken?: string;
 };
@@ -975,7 +1045,7 @@ export type ListSourcesRequestJson = {
  * Use `create(ListSourcesRequestSchema)` to create a new message.
  */
 export const ListSourcesRequestSchema: GenMessage<ListSourcesRequest, {jsonType: ListSourcesRequestJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 8);
+  messageDesc(file_ipledger_v1_liveness, 10);
 
 /**
  * Answer of ListSources.
@@ -1024,7 +1094,7 @@ export type ListSourcesResponseJson = {
  * Use `create(ListSourcesResponseSchema)` to create a new message.
  */
 export const ListSourcesResponseSchema: GenMessage<ListSourcesResponse, {jsonType: ListSourcesResponseJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 9);
+  messageDesc(file_ipledger_v1_liveness, 11);
 
 /**
  * An owner that a source lists at an address, and since when.
@@ -1185,7 +1255,7 @@ export type SightingJson = {
  * Use `create(SightingSchema)` to create a new message.
  */
 export const SightingSchema: GenMessage<Sighting, {jsonType: SightingJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 10);
+  messageDesc(file_ipledger_v1_liveness, 12);
 
 /**
  * Input of ListSightings. Filters are joined by "and".
@@ -1290,7 +1360,7 @@ export type ListSightingsRequestJson = {
  * Use `create(ListSightingsRequestSchema)` to create a new message.
  */
 export const ListSightingsRequestSchema: GenMessage<ListSightingsRequest, {jsonType: ListSightingsRequestJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 11);
+  messageDesc(file_ipledger_v1_liveness, 13);
 
 /**
  * Answer of ListSightings.
@@ -1339,7 +1409,7 @@ export type ListSightingsResponseJson = {
  * Use `create(ListSightingsResponseSchema)` to create a new message.
  */
 export const ListSightingsResponseSchema: GenMessage<ListSightingsResponse, {jsonType: ListSightingsResponseJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 12);
+  messageDesc(file_ipledger_v1_liveness, 14);
 
 /**
  * Input of BeginSnapshot.
@@ -1388,7 +1458,7 @@ export type BeginSnapshotRequestJson = {
  * Use `create(BeginSnapshotRequestSchema)` to create a new message.
  */
 export const BeginSnapshotRequestSchema: GenMessage<BeginSnapshotRequest, {jsonType: BeginSnapshotRequestJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 13);
+  messageDesc(file_ipledger_v1_liveness, 15);
 
 /**
  * Answer of BeginSnapshot. Look after you received it, then send `sequence`, `head` and `begun_at` in ReportSnapshot.
@@ -1493,7 +1563,7 @@ export type BeginSnapshotResponseJson = {
  * Use `create(BeginSnapshotResponseSchema)` to create a new message.
  */
 export const BeginSnapshotResponseSchema: GenMessage<BeginSnapshotResponse, {jsonType: BeginSnapshotResponseJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 14);
+  messageDesc(file_ipledger_v1_liveness, 16);
 
 /**
  * One address in use. The owner is compared byte by byte with that of a lease.
@@ -1642,7 +1712,7 @@ export type SnapshotEntryJson = {
  * Use `create(SnapshotEntrySchema)` to create a new message.
  */
 export const SnapshotEntrySchema: GenMessage<SnapshotEntry, {jsonType: SnapshotEntryJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 15);
+  messageDesc(file_ipledger_v1_liveness, 17);
 
 /**
  * Input of ReportSnapshot.
@@ -1805,7 +1875,7 @@ export type ReportSnapshotRequestJson = {
  * Use `create(ReportSnapshotRequestSchema)` to create a new message.
  */
 export const ReportSnapshotRequestSchema: GenMessage<ReportSnapshotRequest, {jsonType: ReportSnapshotRequestJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 16);
+  messageDesc(file_ipledger_v1_liveness, 18);
 
 /**
  * A look-up that ipledger asks for: does this workload exist?
@@ -1884,7 +1954,7 @@ export type VerificationJson = {
  * Use `create(VerificationSchema)` to create a new message.
  */
 export const VerificationSchema: GenMessage<Verification, {jsonType: VerificationJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 17);
+  messageDesc(file_ipledger_v1_liveness, 19);
 
 /**
  * Answer of ReportSnapshot.
@@ -2069,7 +2139,7 @@ export type ReportSnapshotResponseJson = {
  * Use `create(ReportSnapshotResponseSchema)` to create a new message.
  */
 export const ReportSnapshotResponseSchema: GenMessage<ReportSnapshotResponse, {jsonType: ReportSnapshotResponseJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 18);
+  messageDesc(file_ipledger_v1_liveness, 20);
 
 /**
  * Answer to one Verification.
@@ -2146,7 +2216,7 @@ export type LookUpVerdictJson = {
  * Use `create(LookUpVerdictSchema)` to create a new message.
  */
 export const LookUpVerdictSchema: GenMessage<LookUpVerdict, {jsonType: LookUpVerdictJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 19);
+  messageDesc(file_ipledger_v1_liveness, 21);
 
 /**
  * Input of ReportVerdicts.
@@ -2223,7 +2293,7 @@ export type ReportVerdictsRequestJson = {
  * Use `create(ReportVerdictsRequestSchema)` to create a new message.
  */
 export const ReportVerdictsRequestSchema: GenMessage<ReportVerdictsRequest, {jsonType: ReportVerdictsRequestJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 20);
+  messageDesc(file_ipledger_v1_liveness, 22);
 
 /**
  * Answer of ReportVerdicts.
@@ -2272,7 +2342,7 @@ export type ReportVerdictsResponseJson = {
  * Use `create(ReportVerdictsResponseSchema)` to create a new message.
  */
 export const ReportVerdictsResponseSchema: GenMessage<ReportVerdictsResponse, {jsonType: ReportVerdictsResponseJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 21);
+  messageDesc(file_ipledger_v1_liveness, 23);
 
 /**
  * Input of Reconcile. Filters are joined by "and".
@@ -2391,7 +2461,7 @@ export type ReconcileRequestJson = {
  * Use `create(ReconcileRequestSchema)` to create a new message.
  */
 export const ReconcileRequestSchema: GenMessage<ReconcileRequest, {jsonType: ReconcileRequestJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 22);
+  messageDesc(file_ipledger_v1_liveness, 24);
 
 /**
  * One reason of a finding.
@@ -2454,7 +2524,7 @@ export type FindingReasonJson = {
  * Use `create(FindingReasonSchema)` to create a new message.
  */
 export const FindingReasonSchema: GenMessage<FindingReason, {jsonType: FindingReasonJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 23);
+  messageDesc(file_ipledger_v1_liveness, 25);
 
 /**
  * The action that one lease would meet.
@@ -2545,7 +2615,7 @@ export type FindingJson = {
  * Use `create(FindingSchema)` to create a new message.
  */
 export const FindingSchema: GenMessage<Finding, {jsonType: FindingJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 24);
+  messageDesc(file_ipledger_v1_liveness, 26);
 
 /**
  * Answer of Reconcile.
@@ -2608,7 +2678,7 @@ export type ReconcileResponseJson = {
  * Use `create(ReconcileResponseSchema)` to create a new message.
  */
 export const ReconcileResponseSchema: GenMessage<ReconcileResponse, {jsonType: ReconcileResponseJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 25);
+  messageDesc(file_ipledger_v1_liveness, 27);
 
 /**
  * Input of ResumeHold.
@@ -2685,7 +2755,7 @@ export type ResumeHoldRequestJson = {
  * Use `create(ResumeHoldRequestSchema)` to create a new message.
  */
 export const ResumeHoldRequestSchema: GenMessage<ResumeHoldRequest, {jsonType: ResumeHoldRequestJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 26);
+  messageDesc(file_ipledger_v1_liveness, 28);
 
 /**
  * Answer of ResumeHold.
@@ -2720,7 +2790,7 @@ export type ResumeHoldResponseJson = {
  * Use `create(ResumeHoldResponseSchema)` to create a new message.
  */
 export const ResumeHoldResponseSchema: GenMessage<ResumeHoldResponse, {jsonType: ResumeHoldResponseJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 27);
+  messageDesc(file_ipledger_v1_liveness, 29);
 
 /**
  * Matters that wait for a person or for an answer: all of one code and source, or one of them.
@@ -2863,7 +2933,7 @@ export type AttentionJson = {
  * Use `create(AttentionSchema)` to create a new message.
  */
 export const AttentionSchema: GenMessage<Attention, {jsonType: AttentionJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 28);
+  messageDesc(file_ipledger_v1_liveness, 30);
 
 /**
  * Input of ListAttention.
@@ -2968,7 +3038,7 @@ export type ListAttentionRequestJson = {
  * Use `create(ListAttentionRequestSchema)` to create a new message.
  */
 export const ListAttentionRequestSchema: GenMessage<ListAttentionRequest, {jsonType: ListAttentionRequestJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 29);
+  messageDesc(file_ipledger_v1_liveness, 31);
 
 /**
  * Answer of ListAttention. Judged now, and on each page anew.
@@ -3017,7 +3087,7 @@ export type ListAttentionResponseJson = {
  * Use `create(ListAttentionResponseSchema)` to create a new message.
  */
 export const ListAttentionResponseSchema: GenMessage<ListAttentionResponse, {jsonType: ListAttentionResponseJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 30);
+  messageDesc(file_ipledger_v1_liveness, 32);
 
 /**
  * How ipledger gets a source's list.
@@ -3324,6 +3394,16 @@ export const LivenessService: GenService<{
     methodKind: "unary";
     input: typeof RetireSourceRequestSchema;
     output: typeof RetireSourceResponseSchema;
+  },
+  /**
+   * One source and its freshness. SOURCE_NOT_FOUND.
+   *
+   * @generated from rpc ipledger.v1.LivenessService.GetSource
+   */
+  getSource: {
+    methodKind: "unary";
+    input: typeof GetSourceRequestSchema;
+    output: typeof GetSourceResponseSchema;
   },
   /**
    * Sources and their freshness, by id.
