@@ -117,7 +117,7 @@ create function ipledger_audit.explain_address(
                    when x.seq is not null then ipledger_audit.describe_lease(row(x.*)::ipledger_audit.log, k.rested_by)
                    else 'is free, and nobody has ever held it' end,
                  case when (x.state <> 'FREE') is not true and p.type <> 'pool.deleted' and p.evidence ->> 'draining' = 'true' then '; the pool is draining and hands nothing out' end,
-                 case when (x.state <> 'FREE') is not true and (
+                 case when (x.state <> 'FREE') is not true and p.type <> 'pool.deleted' and (
                    select l.evidence ->> 'closed' from ipledger_audit.log l
                     where l.network_id = explain_address.network and l.address is null and l.seq <= k.upto and l.type in ('network.created', 'network.updated')
                     order by l.seq desc limit 1) = 'true' then '; the network is closed and hands nothing out' end) end, '.',

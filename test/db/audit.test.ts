@@ -544,4 +544,6 @@ test('a network that was closed, opened, closed: what its log and its addresses 
   expect(
     sentences.map(({ answer }) => /; the network is closed and hands nothing out\.$/.test(answer)),
   ).toEqual([true, false, true])
+  const [outside] = await ask(`select what from explain_address('closing', '10.0.9.9') where step = 0`)
+  expect(outside!.what).toMatch(/is in no pool of network closing\.$/)
 })
