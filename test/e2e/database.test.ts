@@ -174,8 +174,10 @@ test('recover --database is refused while a service uses the database, and begin
   })
   expect((await service.call.ok('NetworkService/GetNetwork', { name: 'default' })).network.era).toBe(0)
   await service.stop()
-  expect(await onDatabase(line)).toMatchObject({
-    code: 0,
-    stdout: expect.stringMatching(/default +1 +\d+ +RECOVERING/),
+  // PostgreSQL may still be about to end its sessions.
+  const begun = await waitFor(async () => {
+    const ended = await onDatabase(line)
+    return ended.code === 0 && ended
   })
+  expect(begun.stdout).toMatch(/default +1 +\d+ +RECOVERING/)
 })

@@ -280,7 +280,7 @@ test('a network that fails holds up no other', async () => {
   const { at, context } = await begin()
   await at.play(network, DEFAULT_POOL, reserve('a', { confirmWithinMs: 1 }))
   await at.pool.query(
-    `insert into ipledger.network select 'broken', description, labels, era, identity, recovering, unknown_sources, recovered_at, holds, version, created_at, updated_at
+    `insert into ipledger.network select 'broken', description, labels, closed, era, identity, recovering, unknown_sources, recovered_at, holds, version, created_at, updated_at
          from ipledger.network`,
   )
   await at.pool.query(
