@@ -69,6 +69,7 @@ const inOptions = (text: string) =>
     .replace('your liveAddresses', '--live')
     .replace('Correct the request: the metadata name the field and what is wrong with it.', 'Correct it.')
     .replace('in the metadata', 'above')
+    .replace('UpdateNetwork', '"ipledger network update --no-closed"')
 
 async function unanswered({ cause, code, message }: CallFailed, url: string): Promise<string> {
   const system = systemCode(cause)
