@@ -60,7 +60,7 @@ const environment = z.object({
   IPLEDGER_LOG_LEVEL: oneOf('trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent').default('info'),
   IPLEDGER_URL: z.url({ protocol: /^https?$/, error: 'must look like http://127.0.0.1:8080' }).optional(),
   IPLEDGER_TOKEN: text,
-  // Read by the parser of the command line, as the default of --network.
+  // The parser of the command line reads it, too, as the default of --network.
   IPLEDGER_NETWORK: text,
   IPLEDGER_CA: text,
   IPLEDGER_CERT: text,
@@ -151,6 +151,7 @@ export function readConfig(env: Env = process.env) {
     isDefaultServer: set.IPLEDGER_URL === undefined,
     clientUrl: set.IPLEDGER_URL ?? `http${set.IPLEDGER_TLS_CERT ? 's' : ''}://127.0.0.1:${set.IPLEDGER_PORT}`,
     clientToken: set.IPLEDGER_TOKEN,
+    clientNetwork: set.IPLEDGER_NETWORK,
     clientTls: { ca: path(set.IPLEDGER_CA), cert: path(set.IPLEDGER_CERT), key: path(set.IPLEDGER_KEY) },
     writeConnections: set.IPLEDGER_WRITE_CONNECTIONS,
     readConnections: set.IPLEDGER_READ_CONNECTIONS,

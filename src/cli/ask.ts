@@ -32,6 +32,12 @@ export async function setServer({ url, token }: Server): Promise<void> {
   setVariables({ IPLEDGER_URL: url, IPLEDGER_TOKEN: token })
 }
 
+/** That IPLEDGER_NETWORK names; undefined: the server's. */
+export async function defaultNetwork(): Promise<string | undefined> {
+  const { readConfig } = await import('../config.ts')
+  return readConfig().clientNetwork
+}
+
 /** Said before a command that changes something, if the server or the network is not the default one: it must be what was meant. */
 export async function announce(
   what: string,
@@ -39,7 +45,7 @@ export async function announce(
     network = '',
     node = '',
     all = false,
-  }: { readonly network?: string; readonly node?: string; readonly all?: boolean },
+  }: { readonly network?: string | undefined; readonly node?: string | undefined; readonly all?: boolean },
   isGrave = true,
 ): Promise<void> {
   const { readConfig } = await import('../config.ts')

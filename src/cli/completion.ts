@@ -7,7 +7,7 @@ import { LivenessService } from '../gen/ipledger/v1/liveness_pb.ts'
 import { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
 import { PoolService } from '../gen/ipledger/v1/pool_pb.ts'
 import { everyPage, setServer } from './ask.ts'
-import { command, type Declared } from './verb.ts'
+import { command, type Declared, networkOptions } from './verb.ts'
 
 const SCRIPTS = {
   bash: `_ipledger() {
@@ -35,16 +35,16 @@ Examples:
     run: (_, shell) => console.log(SCRIPTS[shell as keyof typeof SCRIPTS]),
   }),
   (program) => {
-    const made = program.command('__complete [words...]', { hidden: true })
-    return made.action(async (words: readonly string[]) => {
-      const found = await completions(program, words)
+    const made = program.command('__complete [words...]', { hidden: true }).addOption(networkOptions()[0]!)
+    return made.action(async (words: readonly string[], { network }: { readonly network: string }) => {
+      const found = await completions(program, words, network)
       if (found.length > 0) console.log(found.join('\n'))
     })
   },
 ]
 
 /** What the last word may become. */
-export async function completions(program: Command, words: readonly string[]): Promise<readonly string[]> {
+async function completions(program: Command, words: readonly string[], ofEnvironment: string) {
   const last = words.at(-1) ?? ''
   const typed = words.slice(0, -1)
   let at = program
@@ -59,7 +59,9 @@ export async function completions(program: Command, words: readonly string[]): P
       else at = inner
     }
   }
-  const [url, token, network] = ['--url', '--token', '--network'].map((name) => valueAfter(typed, name))
+  const [url, token, network = ofEnvironment] = ['--url', '--token', '--network'].map((name) =>
+    valueAfter(typed, name),
+  )
   await setServer({ url, token })
   const candidates = async () => {
     if (open !== undefined) return open.argChoices ?? (await namesFor(open.attributeName(), network))
@@ -88,7 +90,7 @@ function valueAfter(words: readonly string[], name: string): string | undefined 
 const namesOf = (command: Command) => [command.name(), ...command.aliases()]
 
 /** Names on the server for an option or for the argument of a group's commands; it may not answer. */
-async function namesFor(what: string, network = ''): Promise<readonly string[]> {
+async function namesFor(what: string, network: string): Promise<readonly string[]> {
   try {
     switch (what) {
       case 'network':

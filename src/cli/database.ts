@@ -124,6 +124,8 @@ async function recover(options: Recover, network: string | undefined): Promise<v
     throw new UsageError('Say which network: ipledger recover NAME …')
   if ((network === undefined) !== (options.all === true))
     throw new UsageError('Say which network, or --all: ipledger recover NAME …')
+  if (options.database === true && end === true)
+    throw new UsageError('--end asks the server: leave --database away.')
   if (options.database === true) return (await load()).runRecover(network, options)
   await announce('ipledger recover', network === undefined ? { all: true } : { network })
   const { beginRecovery, endRecovery, listNetworks } = NetworkService.method

@@ -11,7 +11,8 @@ export function spoken(error: unknown, optionFor: (field: string) => string | un
   const { message, metadata } = error as CallFailed
   const field = metadata?.field
   const option = field && optionFor(field)
-  if (option) Object.assign(error as CallFailed, { message: message.replaceAll(field, option) })
+  if (option && message.startsWith(`${field}: `))
+    Object.assign(error as CallFailed, { message: option + message.slice(field.length) })
   return error
 }
 

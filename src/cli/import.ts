@@ -2,7 +2,7 @@
 import { hostname } from 'node:os'
 import type { SweepOptions } from '../import/host-local-gc.ts'
 import type { Finding } from '../import/import.ts'
-import { connected } from './ask.ts'
+import { announce, connected } from './ask.ts'
 import { SilentExit, UsageError } from './exit.ts'
 import { type Format, outputOption, print, progressOf, tableOf } from './print.ts'
 import { command, group, networkOptions } from './verb.ts'
@@ -22,7 +22,7 @@ const ON_NODE = [
   ['--node <name>', "where host-local's containers run", hostname()],
   ['--cni-cache <directory>', "where the container runtime's library says which are pods", '/var/lib/cni'],
   ['--dry-run', 'print the plan, and do nothing', false],
-  outputOption(),
+  outputOption(['json', 'yaml']),
   ...networkOptions(),
 ] as const
 
@@ -43,6 +43,7 @@ Examples:
       const rows = await READERS[format](path, options).catch((error: Error) => {
         throw new UsageError(`${path} cannot be read as ${format}: ${error.message}`)
       })
+      if (!options.dryRun) await announce('ipledger import', { network: options.network }, false)
       const progress = progressOf()
       const { importRows } = await import('../import/import.ts')
       const findings = await importRows(await connected(), options.network, rows, {
@@ -81,6 +82,7 @@ could not be removed or imported.
 Example:
   ipledger host-local gc /var/lib/cni/networks/blue --node node-1`,
       async run(options: Options, directory: string) {
+        if (!options.dryRun) await announce('ipledger host-local gc', { network: options.network }, false)
         const { sweepHostLocal } = await import('../import/host-local-gc.ts')
         const { swept, imported } = await sweepHostLocal(await connected(), directory, {
           ...options,

@@ -1,7 +1,7 @@
 /** Leases: reserve, confirm, release, quarantine, reap, labels; lists, and watch. */
 import { create, type MessageInitShape, toJson } from '@bufbuild/protobuf'
 import { LeaseService, WatchLeasesResponseSchema } from '../gen/ipledger/v1/lease_pb.ts'
-import { type Lease, Removal } from '../gen/ipledger/v1/types_pb.ts'
+import { type Lease, QuarantineReason, Removal } from '../gen/ipledger/v1/types_pb.ts'
 import { ask, connected, everyPage } from './ask.ts'
 import { leaseHistory } from './audit.ts'
 import { UsageError } from './exit.ts'
@@ -107,7 +107,7 @@ Examples:
       ['--version <n>', 'with a lease: its version when you looked ("lease get")'],
       ['--node <name>', 'all leases of a node that is gone for good'],
       ['--head <n>', 'with --node: the head of the log when you found out ("network get")'],
-      ['--dry-run', 'with --node: only show the leases there', null],
+      ['--dry-run', 'only show what it is about', null],
       ['-y, --yes', 'with --node: do not ask', null],
     ],
     help: `
@@ -119,10 +119,20 @@ Examples:
   ipledger reap default/42 --version 57 --why "node-3 was scrapped on Monday"
   ipledger reap --node n3 --head 48213 --why "power is off, PDU port 7"`,
     isGrave: ({ node = '' }) => node !== '',
-    run: (request, options: Reap) => (request.node ? reapNode(request, options) : ask(method.reap, request)),
+    run: (request, options: Reap) =>
+      request.node ? reapNode(request, options) : reapLease(request, options),
     show: ({ leases }) => (leases.length === 1 ? leaseSheet(leases[0]) : leaseTable(leases)),
   }),
 ]
+
+async function reapLease(request: MessageInitShape<typeof method.reap.input>, { dryRun = false }: Reap) {
+  const { leaseId, version, network = '' } = request
+  if (leaseId === undefined) throw new UsageError('Name a lease, or --node.')
+  if (dryRun)
+    return create(method.reap.output, { leases: [(await ask(method.getLease, { leaseId, network })).lease!] })
+  if (version === undefined) throw new UsageError('Say --version: its version when you looked ("lease get").')
+  return ask(method.reap, request)
+}
 
 type Reap = { readonly dryRun?: boolean; readonly yes?: boolean }
 
@@ -131,8 +141,13 @@ async function reapNode(
   request: MessageInitShape<typeof method.reap.input>,
   { dryRun = false, yes = false }: Reap,
 ) {
-  const { network = 'default', node = '' } = request
-  const { leases } = await everyPage(method.listLeases, { network, node })
+  const { network = 'default', node = '', head } = request
+  const placed = await everyPage(method.listLeases, { network, node })
+  const leases = placed.leases.filter(
+    ({ fencingToken, quarantine }) =>
+      (head === undefined || fencingToken <= BigInt(head)) &&
+      quarantine?.reason !== QuarantineReason.OPERATOR,
+  )
   if (dryRun) return create(method.reap.output, { leases })
   console.error(leaseTable(leases))
   console.error(
@@ -203,13 +218,18 @@ const request = group(
   }),
 )
 
-const { options: watchOptions, request: watchRequest } = requestOptions(method.watchLeases.input, [
-  ['--state <states>', 'only in these states', 'states'],
-  ...OWNED,
-  ['--after <n>', 'also events after this number; 0: all'],
-  ['--after-digest <hex>', 'the digest that was answered beside that number'],
-  ['--held', 'first the leases that are held', 'sendInitialState'],
-])
+const { options: watchOptions, request: watchRequest } = requestOptions(
+  method.watchLeases.input,
+  [
+    ['--state <states>', 'only in these states', 'states'],
+    ...OWNED,
+    ['--after <n>', 'also events after this number; 0: all'],
+    ['--after-digest <hex>', 'the digest that was answered beside that number'],
+    ['--held', 'first the leases that are held', 'sendInitialState'],
+  ],
+  '',
+  ['json'],
+)
 
 const watch = command('watch', {
   about: 'events of leases, from now on, until Ctrl-C',

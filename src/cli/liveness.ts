@@ -44,7 +44,7 @@ Examples:
     ],
   }),
   verb('retire <id>', method.retireSource, {
-    about: 'end a source for good, and all that it lists; its id is not used again',
+    about: 'end a source for good: what only it lists is protected no longer, and its id is not used again',
     notes: ({ unwitnessed, unlisted }) => [
       unwitnessed > 0 &&
         `${unwitnessed} leases lost their last witness: they are held until they are released, or reaped by an operator.`,

@@ -33,9 +33,8 @@ export const networkCommands = group(
       ['--no-closed', 'hand out again', 'closed'],
     ],
   }),
-  verb('resume [name]', LivenessService.method.resumeHold, {
+  verb('resume [network]', LivenessService.method.resumeHold, {
     about: 'end holds: an operator says that the missing workloads are gone, or that the clock is right',
-    argument: (network) => ({ network }),
     fields: [['--cause <cause>', 'only this hold (default: all of them)']],
     isGrave: () => true,
     help: '\nExample:\n  ipledger network resume --cause too-many-reaps --why "node-1 was drained at noon"',

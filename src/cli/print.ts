@@ -12,8 +12,11 @@ export const JSON_ANSWERS = { alwaysEmitImplicit: true } as const
 export const FORMATS = ['json', 'yaml', 'wide', 'name'] as const
 export type Format = (typeof FORMATS)[number]
 
-export const outputOption = () =>
-  new Option('-o, --output <format>', 'the answer of the API, every field, or only names').choices(FORMATS)
+export const outputOption = (formats: readonly Format[] = FORMATS) =>
+  new Option(
+    '-o, --output <format>',
+    'json, yaml: the answer of the API; wide: every field; name: only names',
+  ).choices(formats)
 
 /** How a list is shown. */
 export type Look = {
@@ -34,16 +37,20 @@ export async function print(format: Format | undefined, value: unknown, people: 
 
 const COLOURS = {
   green: /\b(?:ACTIVE|READY|ENABLED|GOOD)\b/g,
-  yellow: /\b(?:RESERVED|RECOVERING|REGISTERED|PARTIAL|COLD|ticket)\b/g,
-  red: /\b(?:QUARANTINED|SILENT|page)\b/g,
+  yellow: /\b(?:RESERVED|RECOVERING|REGISTERED|PARTIAL|COLD)\b/g,
+  red: /\b(?:QUARANTINED|SILENT)\b/g,
 } as const
 
-/** On a terminal, unless NO_COLOR says otherwise. */
+/** On a terminal, unless NO_COLOR says otherwise; titles of columns are as they are. */
 function coloured(text: string): string {
-  return Object.entries(COLOURS).reduce(
-    (all, [colour, words]) => all.replace(words, (word) => styleText(colour as 'red', word)),
-    text,
-  )
+  const lines = text.split('\n').map((line) => {
+    if (/^[A-Z ]+$/.test(line)) return line
+    return Object.entries(COLOURS).reduce(
+      (all, [colour, words]) => all.replace(words, (word) => styleText(colour as 'red', word)),
+      line,
+    )
+  })
+  return lines.join('\n')
 }
 
 type Rows = readonly (readonly string[])[]

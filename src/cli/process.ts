@@ -93,7 +93,8 @@ Needs root. The subnet of a Docker network must be a pool:
     },
   }),
   command('bench [lines...]', {
-    about: 'measure it on this machine, each line (default: all) beside its floor from the same run',
+    about:
+      'measure this machine: each line, and the least that the same work could cost (default: all lines)',
     options: [
       ['--quick', 'everything small: that it runs, not how fast'],
       ['--held-open <minutes>', 'how long the line "snapshot" holds a transaction open', whole, 1],

@@ -13,7 +13,7 @@ import {
 } from '@bufbuild/protobuf'
 import { MethodOptions_IdempotencyLevel as Idempotency } from '@bufbuild/protobuf/wkt'
 import { type Argument, type Command, Option } from 'commander'
-import { announce, ask, everyPage, type Server, setServer } from './ask.ts'
+import { announce, ask, defaultNetwork, everyPage, type Server, setServer } from './ask.ts'
 import { SilentExit } from './exit.ts'
 import { spoken } from './failure.ts'
 import { type Format, fieldAt, JSON_ANSWERS, type Look, outputOption, print } from './print.ts'
@@ -21,6 +21,9 @@ import { choicesOf, readerOf } from './readers.ts'
 import { answerText, listIn } from './views.ts'
 
 type Tree = Readonly<Record<string, unknown>>
+
+/** Fields of a request that say where. */
+type Where = { network?: string; readonly name?: string; readonly node?: string; readonly leaseId?: string }
 
 /** Adds a command to the program, or to a group of it. */
 export type Declared = (parent: Command) => unknown
@@ -122,7 +125,12 @@ const IMPLIED: readonly Field[] = [
 ]
 
 /** Options for the fields of a request, and the request that they make. `target`: the field of the argument. */
-export function requestOptions<I extends DescMessage>(input: I, declared: readonly Field[], target = '') {
+export function requestOptions<I extends DescMessage>(
+  input: I,
+  declared: readonly Field[],
+  target = '',
+  formats?: readonly Format[],
+) {
   const optionOf = ([flags, about, to, read]: Field) => {
     const option = new Option(flags, about)
     const field = to === undefined ? option.attributeName() : to
@@ -157,7 +165,7 @@ export function requestOptions<I extends DescMessage>(input: I, declared: readon
     const { option } = fields.find(({ field }) => `${named}.`.startsWith(`${field}.`)) ?? {}
     return option?.long ?? undefined
   }
-  const options = [...fields.map(({ option }) => option), outputOption(), ...serverOptions()]
+  const options = [...fields.map(({ option }) => option), outputOption(formats), ...serverOptions()]
   return { options, request, optionFor }
 }
 
@@ -186,10 +194,13 @@ export const verb =
   (parent: Command): Command => {
     const [, word = ''] = /[<[]([\w-]+)/.exec(usage) ?? []
     const target = word.replace(/-(.)/g, (_, letter: string) => letter.toUpperCase())
+    // `network get` and `network resume` alone mean the network of the environment.
+    const isNetwork = usage.includes('[') && ['getNetwork', 'resumeHold'].includes(method.localName)
     const { options, request: requestOf, optionFor } = requestOptions(method.input, fields, target)
     const isPaged = hasField(method.input, 'pageToken')
     if (isPaged) options.push(new Option('--all', 'every page, not only the first'))
-    if (show === undefined && listIn(method.output) !== undefined)
+    const isRead = method.idempotency === Idempotency.NO_SIDE_EFFECTS
+    if (isRead && show === undefined && listIn(method.output) !== undefined)
       options.push(
         new Option('--sort <column>', 'by this column of what is printed; -<column>: the greatest first'),
         new Option('--no-headers', 'without the titles of the columns'),
@@ -201,18 +212,18 @@ export const verb =
       required: ['why', ...required],
       argument: (only) => only.argParser(argument ?? ((text) => ({ [target]: text }))),
       async run(given, named) {
-        const request = requestOf(given, named)
-        const isRead = method.idempotency === Idempotency.NO_SIDE_EFFECTS
+        const request = requestOf(
+          given,
+          named ?? (isNetwork ? { [target]: await defaultNetwork() } : {}),
+        ) as Where & MessageInitShape<I>
+        // The id of a lease has its network.
+        const { leaseId } = request
+        if (leaseId !== undefined && made.getOptionValueSource('network') === 'env') delete request.network
         const isProgram = given.output !== undefined && given.output !== 'wide'
         const mustSay = isGrave?.(request) === true
         if (mustSay || !(isRead || isProgram)) {
-          const about = request as {
-            readonly network?: string
-            readonly name?: string
-            readonly node?: string
-          }
-          const where = hasField(method.input, 'network') ? about : { network: about.name ?? '' }
-          await announce(pathOf(made), where, mustSay)
+          const { name, network = hasField(method.input, 'network') ? '' : name, node } = request
+          await announce(pathOf(made), { network: leaseId?.split('/')[0] ?? network, node }, mustSay)
         }
         const perform = async (one: MessageInitShape<I>) => {
           try {
@@ -259,7 +270,10 @@ function namesIn<O extends DescMessage>(output: O, answer: MessageShape<O>): str
   const one = output.fields.find(({ fieldKind }) => fieldKind === 'message')
   const at = (field: typeof list | typeof one) => (answer as Tree)[field?.localName ?? '']
   const things = (list === undefined ? [at(one)] : at(list)) as readonly Tree[]
-  return things.map((thing) => String(thing.leaseId ?? thing.name ?? thing.id ?? '')).join('\n')
+  const names = things.map(
+    (thing) => thing?.leaseId ?? thing?.name ?? thing?.id ?? thing?.seq ?? thing?.address,
+  )
+  return names.filter((name) => name !== undefined).join('\n')
 }
 
 /** An empty list or map says nothing by itself: with one, a mask names every field that is to change. */

@@ -1,6 +1,7 @@
 /** `version`: what runs on both ends, and who one is there. */
 import manifest from '../../package.json' with { type: 'json' }
 import { ServerService } from '../gen/ipledger/v1/server_pb.ts'
+import { ask } from './ask.ts'
 import { sheet, time } from './print.ts'
 import { verb } from './verb.ts'
 
@@ -8,6 +9,14 @@ const { getServer } = ServerService.method
 
 export const versionCommand = verb('version', getServer, {
   about: 'versions of the command line, the server, its schema and its database; who you are',
+  async run(request) {
+    try {
+      return await ask(getServer, request)
+    } catch (error) {
+      console.error(`command line  ${manifest.version}`)
+      throw error
+    }
+  },
   show: ({ version, schema, time: at, database, caller }) =>
     sheet({
       commandLine: manifest.version,

@@ -94,7 +94,7 @@ class Play {
       return { address, verdict, because: because.map(({ text }) => text).join('; ') }
     })
     this.#show(
-      `The watchdog freed ${address} at the first of these. ipledger waits for three more in a row. With its answer\nto the next it asks after the sandbox by its id, past the index, and the store has it:`,
+      `The watchdog freed ${address} at the first of these. ipledger waits for three more in a row. Then it asks for the\nsandbox by its id, past the index, and the store has it:`,
       tableOf('', verdicts),
       `Nothing is freed, and nothing written about it: the lease is at version ${version} as before.`,
     )
@@ -139,7 +139,7 @@ class Play {
     const isGone = (one: string) => lookedUp.some((found) => found.address === one && !found.found)
     must(leaked.every(isGone), 'the store was asked for both, and has neither')
     this.#show(
-      'Three more in a row lack them after the first, and with its answer to the next it asks again: the store has neither.\nBoth are reaped, and the proof is in the log.',
+      'The first list without them is followed by three more. Then ipledger asks for each by its id: the store has neither.\nBoth are reaped, and the proof is in the log.',
     )
   }
 

@@ -347,6 +347,10 @@ test.each([
   ['explain 10.0.0.7 --at 2026-11-20T03:12:00[Europe/Berlin]', 'It must be a time'],
   ['verify --server --against 3:00', 'It must be a number and 64 hexadecimal digits'],
   ['recover --end --why w', 'Say which network'],
+  ['recover n --end --database --why w', '--end asks the server'],
+  ['reap --why w', 'Name a lease, or --node.'],
+  ['reap default/4 --why w', 'Say --version'],
+  ['release default/4 --sort state', "unknown option '--sort'"],
   ['recover --why w --above 9', 'Say which network'],
   ['recover n --why w --above nine', 'It must be a lease id or a number.'],
   ['no-such-command', "unknown command 'no-such-command'"],
@@ -492,6 +496,15 @@ test('what changes something says where, if it is not the default; what only loo
   vi.stubEnv('IPLEDGER_NETWORK', 'prod')
   expect(await said('pool delete p')).toBe(`ipledger pool delete: ${here}, network prod`)
   expect(asked.at(-1)).toEqual(['DeletePool', { name: 'p', network: 'prod' }])
+  expect(await said('network resume n --why w')).toBe(`ipledger network resume: ${here}, network n`)
+  expect(asked.at(-1)).toEqual(['ResumeHold', { network: 'n', why: 'w' }])
+  expect(await said('network resume --why w')).toBe(`ipledger network resume: ${here}, network prod`)
+  expect(await said('release other/4')).toBe(`ipledger release: ${here}, network other`)
+  expect(asked.at(-1)).toEqual(['Release', { leaseId: 'other/4' }])
+  await said('network get')
+  expect(asked.at(-1)).toEqual(['GetNetwork', { name: 'prod' }])
+  await said('lease get other/4')
+  expect(asked.at(-1)).toEqual(['GetLease', { leaseId: 'other/4' }])
   vi.stubEnv('IPLEDGER_NETWORK', undefined)
   vi.stubEnv('IPLEDGER_PORT', new URL(here).port)
   vi.stubEnv('IPLEDGER_URL', undefined)

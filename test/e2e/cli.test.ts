@@ -132,6 +132,12 @@ test('quarantine and reap say why; a reap names the version that was looked at',
     reason: 'VERSION_MISMATCH',
     metadata: { version: lease.version },
   })
+  const looking = await run(`reap ${lease.leaseId} --why w --dry-run`)
+  expect(looking).toMatchObject({ code: 0, stdout: expect.stringMatching(/state +QUARANTINED/) })
+  expect(await run(`reap ${lease.leaseId} --why w`)).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('Say --version'),
+  })
   expect(await reap(lease.version)).toMatchObject({ code: 0 })
   expect((await run('events --type lease.reaped')).stdout).toMatch(/ it was a printer\n$/)
 
@@ -140,7 +146,8 @@ test('quarantine and reap say why; a reap names the version that was looked at',
   const { network } = await json<{ network: { head: string } }>('network get')
   const late = await reserved('later', '--node gone-1')
   const looked = await run(`reap --node gone-1 --dry-run --head ${network.head} --why "power is off"`)
-  expect(looked).toMatchObject({ code: 0, stdout: expect.stringMatching(/ lost .* later /s) })
+  expect(looked).toMatchObject({ code: 0, stdout: expect.stringMatching(/ lost\n/) })
+  expect(looked.stdout).not.toContain('later')
   const unsure = await run(`reap --node gone-1 --head ${network.head} --why "power is off"`)
   expect(unsure).toMatchObject({ code: 2, stdout: '', stderr: expect.stringContaining('say --yes') })
   expect((await json('lease list --node gone-1')).leases).toHaveLength(2)

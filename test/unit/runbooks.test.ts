@@ -9,6 +9,7 @@ const VALUES = {
   source: 'agent-1',
   address: '10.0.0.2',
   lease: 'default/42',
+  version: '57',
   node: 'node-1',
   head: '4711',
   range: '10.0.0.128/25',
