@@ -1,10 +1,13 @@
 /** A Docker Engine's API, over its socket or TCP. */
 import { z } from 'zod'
+import { ENDPOINT_KIND } from '../core/owner.ts'
 import { type Answered, createGetJson, readAnswer } from './get-json.ts'
 import { type DockerSettings, engineOf, type Secrets } from './settings.ts'
+import type { draftOf, Listing } from './source.ts'
 
-export const LARGEST_LIST = 64 * 1024 * 1024
-const LARGEST_ANSWER = 4 * 1024 * 1024
+const LARGEST_ANSWER = 64 * 1024 * 1024
+/** The driver's name is that of its socket. */
+const OUR_DRIVER = /^ipledger/
 
 const identity = z.object({ ID: z.string().min(1) })
 const network = z.looseObject({
@@ -12,51 +15,45 @@ const network = z.looseObject({
   Name: z.string(),
   IPAM: z.object({ Driver: z.string().nullish() }).nullish(),
 })
-export type DockerNetwork = z.infer<typeof network>
+type DockerNetwork = z.infer<typeof network>
+type Draft = ReturnType<typeof draftOf>
 
-export class Engine {
-  readonly #settings: DockerSettings
-  readonly #base: string
-  readonly #options: { readonly socketPath?: string }
-  readonly #getJson: ReturnType<typeof createGetJson>
+export type Engine = ReturnType<typeof openEngine>
 
-  constructor(settings: DockerSettings, secrets: Secrets | undefined) {
-    const engine = engineOf(settings)
-    const isSocket = engine.startsWith('unix:')
-    this.#settings = settings
-    this.#base = isSocket ? 'http://docker' : engine
-    this.#options = isSocket ? { socketPath: engine.slice('unix:'.length) } : {}
-    this.#getJson = createGetJson(secrets)
-  }
+export function openEngine(settings: DockerSettings, secrets: Secrets | undefined) {
+  const getJson = createGetJson(secrets)
+  const engine = engineOf(settings)
+  const [base, options] = engine.startsWith('unix:')
+    ? ['http://docker', { socketPath: engine.slice('unix:'.length) }]
+    : [engine, {}]
 
-  answerTo(path: string, signal: AbortSignal, largest = LARGEST_ANSWER): Promise<Answered> {
-    return this.#getJson(new URL(this.#base + path), largest, signal, this.#options)
-  }
-
-  async get<T>(what: z.ZodType<T>, path: string, signal: AbortSignal, largest?: number): Promise<T> {
-    return readAnswer(what, await this.answerTo(path, signal, largest))
-  }
-
+  const answerTo = (path: string, signal: AbortSignal): Promise<Answered> =>
+    getJson(new URL(base + path), LARGEST_ANSWER, signal, options)
+  const get = async <T>(what: z.ZodType<T>, path: string, signal: AbortSignal): Promise<T> =>
+    readAnswer(what, await answerTo(path, signal))
   /** Of its data root. */
-  async id(signal: AbortSignal): Promise<string> {
-    return (await this.get(identity, '/info', signal)).ID
-  }
+  const identify = async (signal: AbortSignal) => (await get(identity, '/info', signal)).ID
 
   /** What is read of the network that the settings name, all of it from one engine. */
-  async read<T>(
-    signal: AbortSignal,
-    work: (found: DockerNetwork) => T | Promise<T>,
-  ): Promise<{ readonly id: string; readonly result: T }> {
-    const { network: wanted } = this.#settings
-    const id = await this.id(signal)
-    const found = await this.get(network, `/networks/${wanted}`, signal, LARGEST_LIST)
+  async function list(signal: AbortSignal, read: (found: DockerNetwork) => Promise<Draft>): Promise<Listing> {
+    const { network: wanted, kind } = settings
+    const id = await identify(signal)
+    const found = await get(network, `/networks/${wanted}`, signal)
     // The engine also accepts the beginning of an id.
     if (wanted !== found.Id && wanted !== found.Name)
       throw new Error(`the engine takes ${wanted} for the network ${found.Name}`)
-    const result = await work(found)
-    const after = await this.id(signal)
+    const driver = found.IPAM?.Driver ?? ''
+    const isOurs = OUR_DRIVER.test(driver)
+    // A source of containers would take each endpoint's lease for a conflict.
+    if (isOurs !== (kind === ENDPOINT_KIND))
+      throw new Error(
+        `its IPAM driver is ${driver}: register a source with "kind": "${isOurs ? ENDPOINT_KIND : 'container'}"`,
+      )
+    const draft = await read(found)
+    const after = await identify(signal)
     // Engines that only speak the same API may have another id each time.
     if (id !== after) throw new Error(`the engine was ${id} and then ${after}`)
-    return { id, result }
+    return draft.listing(id)
   }
+  return { answerTo, get, identify, list }
 }

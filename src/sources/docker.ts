@@ -10,8 +10,8 @@
 import { z } from 'zod'
 import { TERMINAL } from '../core/event.ts'
 import { ENDPOINT_KIND, type Owner } from '../core/owner.ts'
-import { checkDriver, openEndpoints } from './docker-endpoints.ts'
-import { Engine, LARGEST_LIST } from './docker-engine.ts'
+import { openEndpoints } from './docker-endpoints.ts'
+import { openEngine } from './docker-engine.ts'
 import { type Answered, failure, readAnswer } from './get-json.ts'
 import type { DockerSettings, Secrets } from './settings.ts'
 import { draftOf, type GivenEntry, type LookUp, type PulledSource } from './source.ts'
@@ -49,24 +49,22 @@ export function openDocker(
   settings: DockerSettings,
   secrets: Secrets | undefined,
 ): PulledSource {
-  const engine = new Engine(settings, secrets)
+  const engine = openEngine(settings, secrets)
   if (settings.kind === ENDPOINT_KIND) return openEndpoints(node, engine)
   const prefix = node === '' ? '' : `${node}/`
   return {
-    async list(signal) {
-      const filters = encodeURIComponent(JSON.stringify({ label: settings.labels }))
-      const path = `/containers/json?all=true&filters=${filters}`
-      const { id, result } = await engine.read(signal, async ({ Id, IPAM }) => {
-        checkDriver(IPAM?.Driver, settings.kind)
-        return { Id, containers: await engine.get(z.array(z.unknown()), path, signal, LARGEST_LIST) }
-      })
-      const draft = draftOf(
-        listed.transform((one) => ({ ...describe(one, prefix), kind: settings.kind })),
-        attached.transform((one) => addressesOf(one, settings.network, result.Id)),
-      )
-      result.containers.forEach(draft.add)
-      return draft.listing(id)
-    },
+    list: (signal) =>
+      engine.list(signal, async ({ Id }) => {
+        const filters = encodeURIComponent(JSON.stringify({ label: settings.labels }))
+        const path = `/containers/json?all=true&filters=${filters}`
+        const containers = await engine.get(z.array(z.unknown()), path, signal)
+        const draft = draftOf(
+          listed.transform((one) => ({ ...describe(one, prefix), kind: settings.kind })),
+          attached.transform((one) => addressesOf(one, settings.network, Id)),
+        )
+        containers.forEach(draft.add)
+        return draft
+      }),
 
     async lookUp({ owner, epoch }, signal) {
       const unknown = (detail: string): LookUp => ({ answer: 'unknown', detail })
@@ -75,7 +73,7 @@ export function openDocker(
       const answered = await engine.answerTo(`/containers/${reference}/json`, signal)
       if (isNoSuchContainer(answered, reference)) {
         // An engine that was set up anew since the last list, on another data root or at this address, knows nothing of it.
-        const id = await engine.id(signal)
+        const id = await engine.identify(signal)
         if (id !== epoch) return unknown(`the engine was ${epoch} and is ${id}, and has no such container`)
         return { answer: 'gone', detail: `no such container: ${reference}` }
       }

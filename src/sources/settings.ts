@@ -113,10 +113,7 @@ export function checkDeclaration({ kind, node, ownerKinds, settings }: SourceDec
   // It would answer that there is none of any other kind.
   const sees = kind === 'kubernetes' ? 'pod' : kind === 'docker' ? (read as DockerSettings).kind : null
   if (sees === ENDPOINT_KIND && node === '')
-    return invalid(
-      'sight.node',
-      'required: endpoints are named by the node that "ipledger docker-driver" has',
-    )
+    return invalid('sight.node', 'required: endpoints are named by the --node of "ipledger docker-driver"')
   if (sees === null || ownerKinds.every((one) => one === sees)) return null
   const why = `must be ${sees}: a source of kind ${kind} with these settings sees no other`
   return invalid('sight.ownerKinds', why)

@@ -104,7 +104,7 @@ describe('look-up', () => {
       `n1/10.9.0.0/24/${MAC}`,
       'engine-1',
       { '/networks/blue': says({ Containers: { c1: {} } }) },
-      'unknown',
+      'error',
     ],
     [
       'a network cannot be read',
