@@ -1,15 +1,13 @@
-/** @throws the reason of `signal`, if it ends the pause. */
+/** Ends early with the signal. */
 export function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
+  return new Promise((resolve) => {
     const end = () => {
       clearTimeout(timer)
-      reject(signal.reason)
-    }
-    const timer = setTimeout(() => {
       signal.removeEventListener('abort', end)
       resolve()
-    }, ms)
-    signal.addEventListener('abort', end, { once: true })
+    }
+    const timer = setTimeout(end, ms)
+    signal.addEventListener('abort', end)
     if (signal.aborted) end()
   })
 }

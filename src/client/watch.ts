@@ -94,7 +94,7 @@ export async function* watchLeases(
       }
       onTrouble?.(error)
       const wait = error.retryAfterMs ?? FIRST_WAIT_MS * 2 ** Math.min(failed, 10)
-      await pause(Math.min(wait, LONGEST_WAIT_MS), signal).catch(() => {})
+      await pause(Math.min(wait, LONGEST_WAIT_MS), signal)
     } finally {
       // A caller that has seen enough keeps no connection.
       silent.abort()

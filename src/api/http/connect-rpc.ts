@@ -167,10 +167,7 @@ export class ConnectRpc {
     // The library would answer reads by GET, which a page of another site can send.
     if (request.method !== 'POST') refuseMethod(response, 'POST')
     else if (!handler.supportedContentType(request.headers['content-type'] ?? ''))
-      refuseType(
-        response,
-        handler.method.methodKind === 'unary' ? 'application/json' : 'application/connect+json',
-      )
+      refuse(response, 415, invalidField('content-type', TYPES))
     else void this.#serve(handler, request, response)
     return true
   }
@@ -215,16 +212,7 @@ export class ConnectRpc {
 }
 
 /** A form, as curl sends it by default, could come from a page of another site. */
-function refuseType(response: Response, wanted: string): void {
-  refuse(
-    response,
-    415,
-    invalidField(
-      'content-type',
-      `send ${wanted}, or another type of Connect: curl -H 'content-type: ${wanted}'`,
-    ),
-  )
-}
+const TYPES = "send -H 'content-type: application/json', or for a stream application/connect+json"
 
 const ENVELOPED = /^application\/(?:grpc|connect\+)/
 const PREFIX_BYTES = 5

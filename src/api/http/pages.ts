@@ -41,11 +41,7 @@ type Answer = (request: http.IncomingMessage, response: http.ServerResponse) => 
 export function createPages({ health, tokens, metrics, log }: Pages): Answer {
   const answerMetrics: Answer = (request, response) => {
     if (metrics === null)
-      return refuse(
-        response,
-        404,
-        unimplemented('metrics are not turned on: start with IPLEDGER_METRICS=yes'),
-      )
+      return refuse(response, 404, unimplemented('metrics are off: start with IPLEDGER_METRICS=yes'))
     try {
       const caller = tokens.authenticate(request.headers.authorization, subjectOf(request.socket))
       checkRole(caller, READERS, 'to read metrics')
@@ -74,7 +70,7 @@ export function createPages({ health, tokens, metrics, log }: Pages): Answer {
     const { method, url = '' } = request
     const answer = Object.hasOwn(pages, url) ? pages[url] : undefined
     if (answer === undefined) refusePath(url, response)
-    else if (method !== 'GET' && method !== 'HEAD') refuseMethod(response, 'GET, HEAD', 'read it by GET')
+    else if (method !== 'GET' && method !== 'HEAD') refuseMethod(response, 'GET, HEAD')
     else {
       try {
         await answer(request, response)
@@ -123,12 +119,11 @@ export function refuse(response: Response, status: number, error: ConnectError):
 const unimplemented = (why: string) => new ConnectError(why, Code.Unimplemented)
 
 /** 405 names the methods that are allowed (RFC 9110, 15.5.6). */
-export function refuseMethod(response: Response, allowed: string, instead = CALL): void {
+export function refuseMethod(response: Response, allowed: string): void {
   response.setHeader('allow', allowed)
-  refuse(response, 405, unimplemented(`${instead}; allowed: ${allowed}`))
+  const call = "a method is called by POST: curl -H 'content-type: application/json' -d '{}' URL"
+  refuse(response, 405, unimplemented(`allowed: ${allowed}; ${call}`))
 }
-
-const CALL = "call a method by POST: curl -H 'content-type: application/json' -d '{}' URL"
 
 export function refusePath(url: string, response: Response): void {
   const name = url.slice(url.lastIndexOf('/') + 1).toLowerCase()

@@ -147,16 +147,13 @@ export class ApiServer {
   readonly #onHttp1 = (request: http.IncomingMessage, response: http.ServerResponse): void => {
     if (this.#options.tokens.everyoneIsAdmin && refuseHost(request.headers.host, response)) return
     const method = METHODS.get(request.url!)
+    const open = method === undefined ? this.#ending : this.#owed
+    open.add(response)
+    response.once('close', () => open.delete(response))
     if (method === undefined) {
-      this.#ending.add(response)
-      response.once('close', () => this.#ending.delete(response))
       if (!this.#overHttp1.take(request, response)) void this.#answerPage(request, response)
-      return
-    }
-    if (request.method !== 'POST') return void refuseMethod(response, 'POST')
-    this.#owed.add(response)
-    response.once('close', () => this.#owed.delete(response))
-    if (this.#admission.isOpen) void this.#unary.serve(method, request, response)
+    } else if (request.method !== 'POST') refuseMethod(response, 'POST')
+    else if (this.#admission.isOpen) void this.#unary.serve(method, request, response)
     else
       this.#admission.beginPaused(request.socket, () => {
         if (!response.destroyed) void this.#unary.serve(method, request, response)
@@ -168,12 +165,8 @@ export class ApiServer {
     response: http2.Http2ServerResponse,
     isRead: () => void,
   ): void => {
+    if (this.#options.tokens.everyoneIsAdmin && refuseHost(request.authority, response)) return void isRead()
     const isUnary = METHODS.has(request.url)
-    const isRefused = this.#options.tokens.everyoneIsAdmin && refuseHost(request.authority, response)
-    if (isRefused || (isUnary && request.method !== 'POST')) {
-      if (!isRefused) refuseMethod(response, 'POST')
-      return void isRead()
-    }
     const { stream } = response
     // It may have been given up meanwhile.
     const take = () => {
