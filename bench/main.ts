@@ -2,6 +2,7 @@
  * `ipledger bench`: how fast it is on this machine, each line beside a floor from the same run. Everything it makes is its own
  * and gone at the end. It fails when something breaks, never because of a speed.
  */
+import { age } from '../src/cli/print.ts'
 import { exitCodeOf } from '../src/cli/program.ts'
 import { StartRefused } from '../src/config.ts'
 import { withClient } from '../src/postgres/connect.ts'
@@ -147,8 +148,12 @@ async function runBench({ lines, quick: isQuick = false, heldOpen }: Asked): Pro
         say(`${what}: ${number(value)} ${unit}${beside}`)
       },
     }
-    for (const [name, line] of Object.entries(LINES))
-      if (lines.length === 0 || lines.includes(name)) await line(bench)
+    const wanted = Object.entries(LINES).filter(([name]) => lines.length === 0 || lines.includes(name))
+    for (const [done, [name, line]] of wanted.entries()) {
+      const left = ((performance.now() - began) / done) * (wanted.length - done)
+      say(`${name}: line ${done + 1} of ${wanted.length}${done === 0 ? '' : `, about ${age(left)} left`}`)
+      await line(bench)
+    }
     console.log(people(rows, isQuick))
   } finally {
     for (const load of loads) load.stop()
