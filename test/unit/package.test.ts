@@ -58,4 +58,7 @@ test('the command runs src where it is, else dist; on the Node.js that it brings
   write(`node_modules/${name}/bin/node`, '#!/bin/sh\necho brought "$@"')
   chmodSync(join(root, `node_modules/${name}/bin/node`), 0o755)
   expect(ran()).toMatch(/^brought --max-semi-space-size=64 .*main\.ts serve\n$/)
+  // A binary for glibc on a system with musl: its loader is missing.
+  write(`node_modules/${name}/bin/node`, '#!/nowhere/loader\n')
+  expect(ran()).toMatch(/src\/main\.ts --max-semi-space-size=64\n$/)
 })
