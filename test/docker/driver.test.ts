@@ -131,15 +131,24 @@ async function remove(some: readonly Docker.Container[]): Promise<void> {
   await Promise.all(some.map((one) => one.remove({ force: true })))
 }
 
-const removeNetwork = (name: string) =>
-  waitFor(
-    () =>
-      engine.docker
-        .getNetwork(name)
-        .remove()
-        .then(() => true),
-    { every: 100, what: `network ${name} to have no endpoints` },
-  )
+/**
+ * Docker counts a network's endpoints, and may miscount those of 50 containers that end at once: its start counts anew
+ * (`endpoint_cnt` in moby's libnetwork/store.go).
+ */
+async function removeNetwork(name: string): Promise<void> {
+  const remove = async () => {
+    await engine.docker.getNetwork(name).remove()
+    return true
+  }
+  const what = `network ${name} to have no endpoints`
+  try {
+    await waitFor(remove, { every: 100, timeout: 10_000, what })
+  } catch {
+    await engine.stop()
+    await engine.start()
+    await waitFor(remove, { every: 100, what })
+  }
+}
 
 /** What its interface has, as the kernel of its namespace says. */
 async function addressesOf(container: Docker.Container): Promise<readonly string[]> {
