@@ -14,13 +14,6 @@ import { Server } from './screens/server.ts'
 import { Sources } from './screens/sources.ts'
 import { Failure, useAnswer } from './view.ts'
 
-export type ScreenProps = {
-  readonly network: string
-  /** Words of the path after the network. */
-  readonly rest: readonly string[]
-  readonly query: Route['query']
-}
-
 const SCREENS = {
   overview: ['Overview', Overview],
   attention: ['Attention', Attention],

@@ -6,6 +6,13 @@ export type Route = {
   readonly query: Readonly<Record<string, string>>
 }
 
+export type ScreenProps = {
+  readonly network: string
+  /** Words of the path after the network. */
+  readonly rest: readonly string[]
+  readonly query: Route['query']
+}
+
 export function parseRoute(hash: string): Route {
   const [path = '', query = ''] = hash.replace(/^#\/?/, '').split('?')
   const words = path.split('/').filter((word) => word !== '')

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { gunzipSync } from 'node:zlib'
 import type { Page } from 'playwright-core'
-import { afterAll, describe, expect, onTestFinished, test } from 'vitest'
+import { afterAll, expect, onTestFinished, test } from 'vitest'
 import { createToken } from '../../src/api/tokens.ts'
 import { serviceOn, useService } from '../support/service.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
@@ -16,7 +16,8 @@ const service = await useService()
 const { ok } = service.call
 await ok('PoolService/CreatePool', { name: 'web', cidr: '10.0.0.0/24', gateway: '10.0.0.1', default: true })
 const reserve = async (name: string, more: object = {}) =>
-  (await ok('LeaseService/Reserve', { owner: { kind: 'pod', name, node: 'n1', ...more }, confirmed: true })).leases[0]
+  (await ok('LeaseService/Reserve', { owner: { kind: 'pod', name, node: 'n1', ...more }, confirmed: true }))
+    .leases[0]
 const first = await reserve('default/first', { labels: { app: 'shop' } })
 await reserve(HOSTILE)
 await ok('LeaseService/Release', { leaseId: first.leaseId })
@@ -27,12 +28,15 @@ const browser = await openBrowser()
 afterAll(() => browser.close())
 
 /** A page that fails the test if it asks another host, logs an error, or throws. */
-async function open(path = '', { url = service.url, width = 1600, dark = false } = {}): Promise<Page> {
-  const page = await browser.newPage({ viewport: { width, height: 900 }, colorScheme: dark ? 'dark' : 'light' })
+async function open(path = '', { url = service.url } = {}): Promise<Page> {
+  const page = await browser.newPage({ viewport: { width: 1600, height: 900 } })
   const wrong: string[] = []
   page.on('request', (asked) => new URL(asked.url()).origin === url || wrong.push(asked.url()))
   page.on('pageerror', (error) => wrong.push(error.message))
-  page.on('console', (said) => said.type() === 'error' && !/status of 4\d\d/.test(said.text()) && wrong.push(said.text()))
+  page.on(
+    'console',
+    (said) => said.type() === 'error' && !/status of 4\d\d/.test(said.text()) && wrong.push(said.text()),
+  )
   onTestFinished(async () => {
     await page.close()
     expect(wrong).toEqual([])
@@ -132,7 +136,11 @@ test.each([
 test('what a caller chose is never markup', async () => {
   const page = await open(VIEWS.leases)
   await page.getByRole('cell', { name: `pod ${HOSTILE}` }).waitFor()
-  for (const view of ['#/address/default/10.0.0.99', VIEWS.attention, `#/search/default/${encodeURIComponent(HOSTILE)}`]) {
+  for (const view of [
+    '#/address/default/10.0.0.99',
+    VIEWS.attention,
+    `#/search/default/${encodeURIComponent(HOSTILE)}`,
+  ]) {
     await page.goto(`${service.url}/${view}`)
     await page.getByText(HOSTILE).first().waitFor()
   }
@@ -140,23 +148,30 @@ test('what a caller chose is never markup', async () => {
   expect(await page.title()).not.toBe('owned')
 })
 
-describe.each(Object.entries(VIEWS))('%s', (_, path) => {
-  test.each([
-    { width: 1600, dark: false },
-    { width: 1600, dark: true },
-    { width: 400, dark: false },
-  ])('has no violation of axe, and fits $width px (dark: $dark)', async (look) => {
-    const page = await open(path, look)
+const LOOKS = [
+  { width: 1600, dark: false },
+  { width: 1600, dark: true },
+  { width: 400, dark: false },
+]
+
+test.each(Object.entries(VIEWS))(
+  '%s has no violation of axe, and fits, wide and narrow, light and dark',
+  async (_, path) => {
+    const page = await open(path)
     await page.locator('main h1').waitFor()
     await page.getByText('Loading…').waitFor({ state: 'detached' })
-    expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(look.width)
     await page.evaluate(AXE)
-    const { violations } = (await page.evaluate('axe.run()')) as {
-      violations: readonly { id: string; nodes: readonly { html: string; failureSummary: string }[] }[]
+    for (const { width, dark } of LOOKS) {
+      await page.setViewportSize({ width, height: 900 })
+      await page.emulateMedia({ colorScheme: dark ? 'dark' : 'light' })
+      expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(width)
+      const { violations } = (await page.evaluate('axe.run()')) as {
+        violations: readonly { id: string; nodes: readonly { html: string; failureSummary: string }[] }[]
+      }
+      expect(violations.map(({ id, nodes }) => [id, nodes[0]!.html, nodes[0]!.failureSummary])).toEqual([])
     }
-    expect(violations.map(({ id, nodes }) => [id, nodes[0]!.html, nodes[0]!.failureSummary])).toEqual([])
-  })
-})
+  },
+)
 
 test('a token is asked for, and what its role may not see is said', async () => {
   const file = `${temporaryDirectory()}/tokens`

@@ -2,8 +2,7 @@
 
 import { html } from 'htm/preact'
 import { call } from '../api.ts'
-import type { ScreenProps } from '../main.ts'
-import { linkTo } from '../route.ts'
+import { linkTo, type ScreenProps } from '../route.ts'
 import { Table, Time, useAnswer, View } from '../view.ts'
 
 type Item = {

@@ -2,18 +2,20 @@
 
 import { html } from 'htm/preact'
 import { call } from '../api.ts'
-import type { ScreenProps } from '../main.ts'
-import { linkTo } from '../route.ts'
+import { linkTo, type ScreenProps } from '../route.ts'
 import { State, Table, Time, useAnswer, View } from '../view.ts'
 
 export function Leases({ network, query }: ScreenProps) {
-  const { pool, kind, name, node, state, page } = query
+  const { pool, kind, name, uid, node, label = '', state, page } = query
+  const [key = '', value] = label.split('=')
   const request = {
     network,
     ...(pool && { pools: [pool] }),
     ...(kind && { ownerKind: kind }),
     ...(name && { ownerName: name }),
+    ...(uid && { ownerUid: uid }),
     ...(node && { node }),
+    ...(value && { labels: { [key]: value } }),
     ...(state && { states: [state as 'ACTIVE'] }),
     ...(page && { pageToken: page }),
     pageSize: 200,
@@ -23,7 +25,7 @@ export function Leases({ network, query }: ScreenProps) {
     [JSON.stringify(request)],
   )
   const { leases = [], nextPageToken: next } = asked.answer ?? {}
-  const flags = Object.entries({ pool, kind, name, node, state }).flatMap(([flag, value]) =>
+  const flags = Object.entries({ pool, kind, name, uid, node, label, state }).flatMap(([flag, value]) =>
     value ? [`--${flag} ${value}`] : [],
   )
   const filter = (event: Event) => {
@@ -36,7 +38,7 @@ export function Leases({ network, query }: ScreenProps) {
   }
   return html`<${View} title="Leases" asked=${asked} call=${['LeaseService/ListLeases', request]} command=${['ipledger lease list', `--network ${network}`, ...flags].join(' ')}>
     <form class="filter" onSubmit=${filter} key=${JSON.stringify(query)}>
-      ${(['pool', 'kind', 'name', 'node'] as const).map((field) => html`<label>${field} <input name=${field} value=${query[field] ?? ''} /></label>`)}
+      ${(['pool', 'kind', 'name', 'uid', 'node', 'label'] as const).map((field) => html`<label>${field} <input name=${field} value=${query[field] ?? ''} /></label>`)}
       <label>state <select name="state" value=${state ?? ''} onChange=${filter}>
         <option value="">any</option>${['RESERVED', 'ACTIVE', 'QUARANTINED'].map((one) => html`<option>${one}</option>`)}
       </select></label>

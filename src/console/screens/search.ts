@@ -2,8 +2,7 @@
 
 import { html } from 'htm/preact'
 import { call } from '../api.ts'
-import type { ScreenProps } from '../main.ts'
-import { linkTo } from '../route.ts'
+import { linkTo, type ScreenProps } from '../route.ts'
 import { useAnswer, View } from '../view.ts'
 
 type Found = { readonly what: string; readonly text: string; readonly link: string }
@@ -64,7 +63,10 @@ async function find(network: string, text: string, signal: AbortSignal): Promise
       ),
     ),
   ])
-  return all.flat()
+  const hits = all.flat()
+  // A uid defaults to the name.
+  const isNamed = hits.some(({ what }) => what === 'owner')
+  return hits.filter(({ what }) => !(isNamed && what === 'owner by its uid'))
 }
 
 export function Search({ network, rest: [text = ''] }: ScreenProps) {
