@@ -22,6 +22,8 @@ const STANDS_ON: Readonly<Record<string, readonly string[]>> = {
   api: ['sources', 'watch'],
   'database-gauges.ts': ['ledger', 'telemetry.ts'],
   'serve.ts': ['api', 'jobs', 'database-gauges.ts', 'telemetry-export.ts'],
+  // A page: the service sends its files, and nothing imports them.
+  console: ['gen'],
   client: ['core', 'gen'],
   cni: ['client'],
   // It is given its logger.

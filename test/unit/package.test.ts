@@ -13,6 +13,7 @@ const WANTED = [
   /^(LICENSE|README\.md|(dist\/)?package\.json|bin\/ipledger\.js)$/,
   /^dist\/src\/gen\/openapi\.json$/,
   /^dist\/(src|bench)\/.+(\.js|\.d\.ts)$/,
+  /^dist\/src\/console\/style\.css$/,
   /^dist\/src\/sources\/kubeconfig\.js\.LICENSES\.txt$/,
   /^dist\/bench\/cni-calls\.c$/,
   /^dist\/cni\/(ipledger-cni\.mjs|launcher\.c)$/,
@@ -29,6 +30,7 @@ test('the package has what runs, and nothing else', { timeout: 120_000 }, () => 
   const needed = [
     ...sources,
     ...sql,
+    'dist/src/console/style.css',
     'bin/ipledger.js',
     'proto/ipledger/v1/lease.proto',
     'dist/cni/ipledger-cni.mjs',

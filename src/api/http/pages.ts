@@ -17,6 +17,7 @@ import { internalError, Refused } from '../codec/errors.ts'
 import { checkAllNetworks, checkRole, READERS } from '../rights.ts'
 import { SERVICES } from '../rpc-server.ts'
 import { isLoopback, type Tokens } from '../tokens.ts'
+import { createConsole } from './console.ts'
 import type { HealthState } from './health.ts'
 import { subjectOf } from './tls.ts'
 
@@ -66,8 +67,11 @@ export function createPages({ health, tokens, metrics, log }: Pages): Answer {
     '/openapi.json': (_request, response) => page(response, 200, OPENAPI, JSON_TYPE),
   }
 
+  const console = createConsole()
+
   return async (request, response) => {
     const { method, url = '' } = request
+    if (console(request, response)) return
     const answer = Object.hasOwn(pages, url) ? pages[url] : undefined
     if (answer === undefined) refusePath(url, response)
     else if (method !== 'GET' && method !== 'HEAD') refuseMethod(response, 'GET, HEAD')

@@ -1,0 +1,79 @@
+/** The public API by its JSON: the same calls and rights that every caller has. Types only are taken from the generated code. */
+import type { DescMessage, MessageJsonType } from '@bufbuild/protobuf'
+import type { AuditService } from '../gen/ipledger/v1/audit_pb.ts'
+import type { LeaseService } from '../gen/ipledger/v1/lease_pb.ts'
+import type { LivenessService } from '../gen/ipledger/v1/liveness_pb.ts'
+import type { NetworkService } from '../gen/ipledger/v1/network_pb.ts'
+import type { PoolService } from '../gen/ipledger/v1/pool_pb.ts'
+import type { ServerService } from '../gen/ipledger/v1/server_pb.ts'
+
+type Services = {
+  AuditService: typeof AuditService
+  LeaseService: typeof LeaseService
+  LivenessService: typeof LivenessService
+  NetworkService: typeof NetworkService
+  PoolService: typeof PoolService
+  ServerService: typeof ServerService
+}
+type Methods<S extends keyof Services> = Services[S]['method']
+type Json<D> = D extends DescMessage ? MessageJsonType<D> : never
+type Input<M> = M extends { readonly input: infer I } ? Json<I> : never
+type Output<M> = M extends { readonly output: infer O } ? Json<O> : never
+
+/** A refusal, or no answer. `reason`: as in docs/callers.md; undefined: the server was not reached. */
+export class Failed extends Error {
+  readonly reason: string | undefined
+  readonly status: number
+  constructor(message: string, status: number, reason?: string) {
+    super(message)
+    this.status = status
+    this.reason = reason
+  }
+}
+
+/** In memory, and in the session's storage if somebody asked for that. */
+const KEY = 'ipledger.token'
+let token = sessionStorage.getItem(KEY) ?? ''
+
+export function signIn(given: string, isKept: boolean): void {
+  token = given
+  if (isKept) sessionStorage.setItem(KEY, given)
+  else sessionStorage.removeItem(KEY)
+}
+
+export const isSignedIn = (): boolean => token !== ''
+
+const headers = (type: string): Readonly<Record<string, string>> => ({
+  'content-type': type,
+  ...(token !== '' && { authorization: `Bearer ${token}` }),
+})
+
+const pathOf = (service: string, method: string) =>
+  `/ipledger.v1.${service}/${method[0]!.toUpperCase()}${method.slice(1)}`
+
+/** @throws Failed */
+export async function call<S extends keyof Services, M extends keyof Methods<S> & string>(
+  service: S,
+  method: M,
+  request: Input<Methods<S>[M]>,
+  signal?: AbortSignal,
+): Promise<Output<Methods<S>[M]>> {
+  const body = JSON.stringify(request)
+  const options = { method: 'POST', headers: headers('application/json'), body, signal: signal ?? null }
+  const response = await fetch(pathOf(service, method), options).catch((error: Error) => {
+    if (signal?.aborted) throw error
+    throw new Failed(`The server does not answer (${error.message}).`, 0)
+  })
+  const answer = await response.json().catch(() => ({ message: `status ${response.status}` }))
+  if (response.ok) return answer
+  throw failedOf(answer, response.status)
+}
+
+type ErrorJson = {
+  readonly message?: string
+  readonly details?: readonly { readonly debug?: { readonly reason?: string } }[]
+}
+
+function failedOf({ message = 'no reason given', details = [] }: ErrorJson, status: number): Failed {
+  return new Failed(message, status, details.find(({ debug }) => debug?.reason !== undefined)?.debug?.reason)
+}

@@ -1,0 +1,107 @@
+/** One address: why it is as it is, who had it, as a story with its evidence. */
+
+import { html } from 'htm/preact'
+import { call } from '../api.ts'
+import { linkTo, type ScreenProps } from '../route.ts'
+import { State, Table, Time, useAnswer, View } from '../view.ts'
+
+export function Address({ network, rest: [address = ''], query }: ScreenProps) {
+  const { at } = query
+  const when = at === undefined ? {} : /^\d+$/.test(at) ? { seq: at } : { time: at }
+  const asked = useAnswer(
+    async (signal) => {
+      const [explained, history, sightings] = await Promise.all([
+        call('AuditService', 'explainAddress', { network, address, ...when }, signal),
+        call(
+          'AuditService',
+          'getAddressHistory',
+          { network, address, descending: true, pageSize: 200 },
+          signal,
+        ),
+        call('LivenessService', 'listSightings', { network, address, vanished: true }, signal),
+      ])
+      return { explained, history, sightings: sightings.sightings ?? [] }
+    },
+    [network, address, at],
+  )
+  const { explained, history, sightings = [] } = asked.answer ?? {}
+  const holders = history?.holders ?? []
+  const entries = history?.entries ?? []
+  const command = `ipledger explain ${address} --network ${network}${at ? ` --at ${at}` : ''}`
+  return html`<${View} title=${address} asked=${asked} call=${['AuditService/ExplainAddress', { network, address, ...when }]} command=${command}>
+    <p class="answer"><${State} of=${explained?.state} /> ${explained?.answer}</p>
+    ${at && html`<p class="banner">As it was at ${at}. <a href=${linkTo(['address', network, address])}>Now</a></p>`}
+    <h2>Holders</h2>
+    <${Bars} holders=${holders} />
+    <${Table} caption="Holders of ${address}" none="Nobody held it." rows=${holders} columns=${[
+      [
+        'Owner',
+        ({ owner }: Holder) =>
+          owner
+            ? html`<a href=${linkTo(['leases', network], { kind: owner.kind, name: owner.name })}>${owner.kind} ${owner.name}</a>`
+            : 'unknown',
+      ],
+      ['Lease', ({ leaseId }: Holder) => leaseId],
+      ['From', ({ fromTime }: Holder) => html`<${Time} at=${fromTime} />`],
+      ['Until', ({ untilTime }: Holder) => (untilTime ? html`<${Time} at=${untilTime} />` : 'now')],
+      ['Cools until', ({ availableAt }: Holder) => availableAt && html`<${Time} at=${availableAt} />`],
+    ]} />
+    <h2>Story</h2>
+    <ol class="story" reversed>${entries.map(
+      ({ event, what }) => html`<li value=${event?.seq}>
+        <a href=${linkTo(['address', network, address], { at: event?.seq })} title="As it was then"><${Time} at=${event?.time} /></a>
+        <p>${what}</p>
+        <details><summary>Evidence</summary><pre>${JSON.stringify(event, null, 2)}</pre></details>
+      </li>`,
+    )}</ol>
+    <h2>Seen</h2>
+    <${Table} caption="Sightings at ${address}" none="No source lists it." rows=${sightings} columns=${[
+      ['Source', ({ source }: Sighting) => source],
+      ['Sees', ({ owner }: Sighting) => `${owner?.kind ?? ''} ${owner?.name ?? ''}`],
+      ['State', ({ state }: Sighting) => html`<${State} of=${state} />`],
+      ['Since', ({ appearedAt }: Sighting) => html`<${Time} at=${appearedAt} />`],
+      ['Until', ({ vanishedAt }: Sighting) => (vanishedAt ? html`<${Time} at=${vanishedAt} />` : 'now')],
+    ]} />
+  <//>`
+}
+
+type Owner = { readonly kind?: string; readonly name?: string }
+type Holder = {
+  readonly owner?: Owner
+  readonly leaseId?: string
+  readonly fromTime?: string
+  readonly untilTime?: string
+  readonly availableAt?: string
+}
+type Sighting = {
+  readonly source?: string
+  readonly owner?: Owner
+  readonly state?: string
+  readonly appearedAt?: string
+  readonly vanishedAt?: string
+}
+
+/** Over time, exact: a bar a holder, and its rest behind it. */
+function Bars({ holders }: { readonly holders: readonly Holder[] }) {
+  if (holders.length === 0) return null
+  const now = Date.now()
+  const spans = holders.map(({ owner, fromTime, untilTime, availableAt }) => {
+    const until = untilTime ? Date.parse(untilTime) : now
+    return {
+      name: `${owner?.kind ?? ''} ${owner?.name ?? 'unknown'}`,
+      from: Date.parse(fromTime!),
+      until,
+      rests: Math.min(availableAt ? Date.parse(availableAt) : until, now),
+    }
+  })
+  const first = Math.min(...spans.map(({ from }) => from))
+  const whole = Math.max(1, now - first)
+  const place = (from: number, until: number) => ({
+    left: `${((from - first) / whole) * 100}%`,
+    width: `max(2px, ${((until - from) / whole) * 100}%)`,
+  })
+  return html`<div class="bars" aria-hidden="true">${spans.map(
+    ({ name, from, until, rests }) =>
+      html`<div><span data-part="active" style=${place(from, until)} title=${name}></span><span data-part="cooling" style=${place(until, rests)} title="${name}: rests"></span></div>`,
+  )}</div>`
+}

@@ -1,0 +1,46 @@
+/** Everything that waits for a person, the worst first. */
+
+import { html } from 'htm/preact'
+import { call } from '../api.ts'
+import { linkTo, type ScreenProps } from '../route.ts'
+import { Table, Time, useAnswer, View } from '../view.ts'
+
+type Item = {
+  readonly severity?: string
+  readonly code?: string
+  readonly count?: string
+  readonly since?: string
+  readonly source?: string
+  readonly address?: string
+  readonly leaseId?: string
+  readonly text?: string
+}
+
+export function Attention({ network, query }: ScreenProps) {
+  const { code } = query
+  const request = { network, pageSize: 1000, ...(code && { codes: [code], each: true }) }
+  const asked = useAnswer(
+    (signal) => call('LivenessService', 'listAttention', request, signal),
+    [network, code],
+  )
+  const items: readonly Item[] = asked.answer?.items ?? []
+  const command = `ipledger attention --network ${network}${code ? ` --code ${code} --each` : ''}`
+  return html`<${View} title="Attention" asked=${asked} call=${['LivenessService/ListAttention', request]} command=${command}>
+    ${code && html`<p>Only ${code}. <a href=${linkTo(['attention', network])}>All</a></p>`}
+    <${Table} caption="What waits for a person or an answer" none="Nothing waits." rows=${items} columns=${[
+      ['Severity', ({ severity }: Item) => html`<span data-severity=${severity}>${severity}</span>`],
+      [
+        'Code',
+        ({ code: of, count }: Item) =>
+          html`<a href=${linkTo(['attention', network], { code: of })}>${of}</a>${Number(count) > 1 ? ` × ${count}` : ''}`,
+      ],
+      ['Since', ({ since }: Item) => html`<${Time} at=${since} />`],
+      [
+        'About',
+        ({ address, source }: Item) =>
+          address ? html`<a href=${linkTo(['address', network, address])}>${address}</a>` : source,
+      ],
+      ['Waits for', ({ text }: Item) => text],
+    ]} />
+  <//>`
+}
