@@ -79,13 +79,24 @@ const HEADERS = {
   vary: 'accept-encoding',
 }
 
+/** Without Node.js's warning that this is experimental: its version comes with the package. */
+function stripped(text: string): string {
+  const { emitWarning } = process
+  process.emitWarning = () => {}
+  try {
+    return stripTypeScriptTypes(text)
+  } finally {
+    process.emitWarning = emitWarning
+  }
+}
+
 function readFiles(): ReadonlyMap<string, File> {
   const own = readdirSync(ROOT, { recursive: true, encoding: 'utf8' }).filter(
     (name) => extname(name) in TYPES,
   )
   const module = (name: string) => {
     const text = readFileSync(new URL(name, ROOT), 'utf8')
-    return extname(name) === '.ts' ? stripTypeScriptTypes(text) : text
+    return extname(name) === '.ts' ? stripped(text) : text
   }
   const library = (name: string) => readFileSync(fileURLToPath(import.meta.resolve(name)), 'utf8')
   return new Map([
