@@ -47,7 +47,7 @@ export async function startStandby(
   }
 }
 
-/** Of a server that runs files may vanish meanwhile, and a base backup does not need them (PostgreSQL's docs, 25.3.3). */
+/** Of a server that runs files may vanish meanwhile, and a base backup does not need them (PostgreSQL's manual, Continuous Archiving). */
 function copy(from: string, to: string): void {
   const { stderr } = spawnSync('cp', ['-a', from, to], { encoding: 'utf8' })
   const wrong = stderr
