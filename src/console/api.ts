@@ -69,6 +69,15 @@ export async function call<S extends keyof Services, M extends keyof Methods<S> 
   throw failedOf(answer, response.status)
 }
 
+/** What is not there, cannot be named like this, or may not be seen by this caller; any other failure is thrown. */
+export async function unlessRefused<T>(answer: Promise<T>, instead: T): Promise<T> {
+  return answer.catch((error: unknown) => {
+    const { reason = '' } = error as Failed
+    if (/^(?:PERMISSION_DENIED|INVALID_FIELD|.*_NOT_FOUND)$/.test(reason)) return instead
+    throw error
+  })
+}
+
 type ErrorJson = {
   readonly message?: string
   readonly details?: readonly { readonly debug?: { readonly reason?: string } }[]

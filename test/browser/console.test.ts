@@ -133,6 +133,20 @@ test.each([
   await page.waitForURL(service.url + goes)
 })
 
+test('a search that cannot be answered says so, and finds again', async () => {
+  const page = await open()
+  const path = '**/*LivenessService/ListSources'
+  await page.route(path, (asked) =>
+    asked.fulfill({ status: 429, json: { code: 'unavailable', message: 'the database is away' } }),
+  )
+  await page.goto(`${service.url}/${VIEWS.search}`)
+  await page.getByRole('alert').getByText('the database is away').waitFor()
+  expect(await page.getByText('has this name').count()).toBe(0)
+  await page.unroute(path)
+  await page.getByRole('button', { name: 'Try again' }).click()
+  await page.getByText('has this name').waitFor()
+})
+
 test('what a caller chose is never markup', async () => {
   const page = await open(VIEWS.leases)
   await page.getByRole('cell', { name: `pod ${HOSTILE}` }).waitFor()

@@ -1,7 +1,7 @@
 /** What was meant: an address at once, else whatever has this name. */
 
 import { html } from 'htm/preact'
-import { call } from '../api.ts'
+import { call, unlessRefused } from '../api.ts'
 import { linkTo, type ScreenProps } from '../route.ts'
 import { useAnswer, View } from '../view.ts'
 
@@ -11,18 +11,9 @@ const ADDRESS = /^(?:\d{1,3}(?:\.\d{1,3}){3}|[\da-f:]*:[\da-f:.]*)$/i
 
 async function find(network: string, text: string, signal: AbortSignal): Promise<readonly Found[]> {
   const lease = /^(.+)\/(\d+)$/.exec(text)
-  const found = async (what: string, ask: Promise<readonly Found[]>) => {
-    try {
-      return await ask
-    } catch (error) {
-      // What this caller may not see, it does not find.
-      if (signal.aborted || what === '') throw error
-      return []
-    }
-  }
+  const found = (ask: Promise<readonly Found[]>) => unlessRefused(ask, [])
   const leases = (what: string, request: object, query: Readonly<Record<string, string>>) =>
     found(
-      what,
       call('LeaseService', 'listLeases', { network, pageSize: 1, ...request }, signal).then(
         ({ leases: held = [] }) =>
           held.length === 0 ? [] : [{ what, text, link: linkTo(['leases', network], query) }],
@@ -32,7 +23,6 @@ async function find(network: string, text: string, signal: AbortSignal): Promise
   const all = await Promise.all([
     lease
       ? found(
-          'lease',
           call('LeaseService', 'getLease', { leaseId: text }, signal).then(({ lease: one }) => [
             { what: 'lease', text, link: linkTo(['address', one!.network!, one!.address!]) },
           ]),
@@ -43,7 +33,6 @@ async function find(network: string, text: string, signal: AbortSignal): Promise
     leases('node', { node: text }, { node: text }),
     value ? leases('label', { labels: { [key!]: value } }, { label: text }) : [],
     found(
-      'pool',
       call('PoolService', 'listPools', { network, pageSize: 1000 }, signal).then(({ pools = [] }) =>
         pools
           .filter(({ name, cidr }) => name === text || cidr === text)
@@ -55,7 +44,6 @@ async function find(network: string, text: string, signal: AbortSignal): Promise
       ),
     ),
     found(
-      'source',
       call('LivenessService', 'listSources', { network, pageSize: 1000 }, signal).then(({ sources = [] }) =>
         sources
           .filter(({ id }) => id === text)

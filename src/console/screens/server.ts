@@ -1,7 +1,7 @@
 /** What runs, who one is, and what one may do. */
 
 import { html } from 'htm/preact'
-import { call } from '../api.ts'
+import { call, unlessRefused } from '../api.ts'
 import type { ScreenProps } from '../route.ts'
 import { State, Table, Time, useAnswer, View } from '../view.ts'
 
@@ -18,9 +18,7 @@ export function Server(_: ScreenProps) {
   const asked = useAnswer(
     async (signal) => ({
       server: await call('ServerService', 'getServer', {}, signal),
-      networks: await call('NetworkService', 'listNetworks', { pageSize: 1000 }, signal).catch(() => ({
-        networks: [],
-      })),
+      networks: await unlessRefused(call('NetworkService', 'listNetworks', { pageSize: 1000 }, signal), {}),
     }),
     [],
   )
