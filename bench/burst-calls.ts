@@ -139,7 +139,6 @@ async function inProcess({ url, network, withinMs }: Burst, name: string, calls:
         liveAddresses: [],
         confirmWithinMs: null,
         confirmed: false,
-        validateOnly: false,
       },
       { deadline: performance.now() + withinMs },
     )

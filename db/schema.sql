@@ -228,6 +228,7 @@ create table ipledger.verification (
 CREATE INDEX event_about_no_address ON ipledger.event USING btree (network_id, type, COALESCE((details ->> 'source'::text), (details ->> 'id'::text)), seq) WHERE (address IS NULL);
 CREATE INDEX event_by_owner ON ipledger.event USING btree (network_id, owner_name, seq) WHERE (owner_name IS NOT NULL);
 CREATE INDEX event_by_time ON ipledger.event USING brin (at);
+CREATE INDEX event_of_note ON ipledger.event USING btree (network_id, seq) WHERE (type = ANY (ARRAY['lease.quarantined'::text, 'lease.reaped'::text, 'era.begun'::text, 'reconcile.held'::text]));
 CREATE INDEX lease_by_node ON ipledger.lease USING btree (network_id, node, address);
 CREATE INDEX pool_sample_by_time ON ipledger.pool_sample USING brin (at);
 CREATE INDEX request_by_time ON ipledger.request USING brin (at);
@@ -257,6 +258,7 @@ view ipledger_audit.verify_findings (network text, what text, address inet, seq 
 function ipledger.event_text(e ipledger.event) returns text
 function ipledger.identity() returns text
 function ipledger_audit.address_history(network text, address inet, "from" timestamp with time zone DEFAULT '-infinity'::timestamp with time zone, "to" timestamp with time zone DEFAULT 'infinity'::timestamp with time zone) returns SETOF ipledger_audit.event
+function ipledger_audit.addresses_at(network text, cidr inet, at timestamp with time zone DEFAULT now(), upto bigint DEFAULT NULL::bigint) returns TABLE(address inet, prefix_length smallint, state text, lease_id text, owner_kind text, owner_name text, node text)
 function ipledger_audit.bases(network text, address inet) returns SETOF inet
 function ipledger_audit.chain(network text, address inet, after bigint, upto bigint) returns SETOF ipledger_audit.log
 function ipledger_audit.churn("from" timestamp with time zone DEFAULT (now() - '01:00:00'::interval), "to" timestamp with time zone DEFAULT now()) returns TABLE(network text, by text, key text, reserved bigint, released bigint, reaped bigint, adopted bigint, quarantined bigint)
@@ -287,6 +289,7 @@ function ipledger_audit.pool_exclusions(settings jsonb) returns TABLE(first inet
 function ipledger_audit.pool_parts(cidr cidr, length integer) returns TABLE(part integer, first_address inet)
 function ipledger_audit.pool_touched(network text, cidr cidr, prefix_length integer) returns TABLE(address inet, state text)
 function ipledger_audit.pool_usage_history(INOUT network text, INOUT pool text, "from" timestamp with time zone, "to" timestamp with time zone, OUT at timestamp with time zone, OUT cidr cidr, OUT family smallint, OUT size numeric, OUT allocatable numeric, OUT free numeric, OUT cooling numeric, OUT reserved bigint, OUT active bigint, OUT quarantined bigint, OUT excluded numeric, OUT used_ratio double precision) returns SETOF record
+function ipledger_audit.pools_at(network text, upto bigint) returns SETOF ipledger_audit.log
 function ipledger_audit.position_at(network text, at timestamp with time zone) returns bigint
 function ipledger_audit.quarantine_exit(reason text, owner_kind text) returns text
 function ipledger_audit.reaps("from" timestamp with time zone, "to" timestamp with time zone) returns TABLE(network text, seq bigint, at timestamp with time zone, address inet, lease_id text, pool text, owner_kind text, owner_name text, owner_uid text, owner_incarnation text, owner_interface text, node text, cause text, actor text, source text, why text, snapshots bigint[], heads bigint[], misses integer, last_sighted_at timestamp with time zone, lookup_answer text, lookup_at timestamp with time zone, lookup_detail text, policy jsonb, evidence jsonb)

@@ -2,7 +2,7 @@
 
 comment on view ipledger_audit.log is $$The events of all networks as they are stored; view `event` is the same for people. Columns as in ipledger.event, without request_id;
 `evidence` is its `details`. Keys that have an index: (network_id, seq), (network_id, address, previous), (network_id, owner_name, seq),
-and (network_id, type) of events without an address.
+(network_id, type) of events without an address, and (network_id, seq) of lease.quarantined, lease.reaped, era.begun and reconcile.held.
 Example: select seq, type, address, evidence from log where network_id = 'default' and seq = 1;$$;
 
 create view ipledger_audit.standby as

@@ -1,12 +1,19 @@
 -- Why an address is as it is: the answer in a sentence, and the events that led there.
 
+create function ipledger_audit.pools_at(network text, upto bigint) returns setof ipledger_audit.log
+  language sql stable rows 10 as $$
+  select distinct on (l.pool_id) l.* from ipledger_audit.log l
+   where l.network_id = pools_at.network and l.address is null and l.seq <= pools_at.upto
+     and l.type in ('pool.created', 'pool.updated', 'pool.deleted')
+   order by l.pool_id, l.seq desc
+$$;
+comment on function ipledger_audit.pools_at(text, bigint) is $$The last event, up to a number, of every pool that there was by then; of one that was deleted its type is pool.deleted. Rows of view `log`.
+Example: select evidence ->> 'name' as pool, evidence ->> 'cidr' as cidr from pools_at('default', 1000) where type <> 'pool.deleted';$$;
+
 create function ipledger_audit.pool_at(network text, address inet, upto bigint) returns setof ipledger_audit.log
   language sql stable rows 1 as $$
   select p.*
-    from (select distinct on (l.pool_id) l.* from ipledger_audit.log l
-           where l.network_id = pool_at.network and l.address is null and l.seq <= pool_at.upto
-             and l.type in ('pool.created', 'pool.updated', 'pool.deleted')
-           order by l.pool_id, l.seq desc) p
+    from ipledger_audit.pools_at(pool_at.network, pool_at.upto) p
    where (p.evidence ->> 'cidr')::inet >>= pool_at.address
    order by p.type = 'pool.deleted', p.seq desc limit 1
 $$;

@@ -61,6 +61,9 @@ create table ipledger.event (
 );
 
 create index event_by_owner on ipledger.event (network_id, owner_name, seq) where owner_name is not null;
+-- Few, and what one looks for in a long past. src/ledger/read-log.ts names the same types.
+create index event_of_note on ipledger.event (network_id, seq)
+  where type in ('lease.quarantined', 'lease.reaped', 'era.begun', 'reconcile.held');
 create index event_by_time on ipledger.event using brin (at);
 
 -- Few: what is about pools, the network and sources, by kind and, of a source, by its id. The fold of these and the audit read it.

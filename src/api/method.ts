@@ -98,6 +98,16 @@ export async function submit({ ledger }: Backend, command: Command, call: Call):
   return outcome.answer
 }
 
+/** What commands would do, each after the ones before; nothing is written. */
+export async function dryRun(
+  backend: Backend,
+  items: readonly Command[],
+  call: Scoped,
+): Promise<readonly (Answer | Refused)[]> {
+  const { outcomes = [] } = await submit(backend, commandOf(call, '', { type: 'dryRun', items }), call)
+  return outcomes.map((one) => ('reason' in one ? new Refused(one) : one))
+}
+
 /** `same`: a repetition under the same request id must repeat it. */
 export function commandOf<const C extends Content>(
   { caller, method, traceId, network }: Scoped,

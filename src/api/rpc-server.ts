@@ -29,7 +29,16 @@ import { poolMethods } from './handlers/pools.ts'
 import { serverMethods } from './handlers/server.ts'
 import { WATCH_LEASES } from './handlers/watch-leases.ts'
 import type { Admission } from './http/admission.ts'
-import { type Backend, type Call, commandOf, type Method, type Stream, scoped, submit } from './method.ts'
+import {
+  type Backend,
+  type Call,
+  commandOf,
+  dryRun,
+  type Method,
+  type Stream,
+  scoped,
+  submit,
+} from './method.ts'
 import { checkRole } from './rights.ts'
 import type { Tokens } from './tokens.ts'
 
@@ -80,6 +89,9 @@ export type Header = {
   readonly timeoutMs: number | undefined
   readonly traceparent: string | undefined
 }
+
+/** Fields of a request that is a command. */
+type Commanded = { readonly requestId: string; readonly validateOnly?: boolean }
 
 const RETRY_MS = 250
 /** Reads that wait; the ledger's queue bounds the writes that do. */
@@ -137,9 +149,13 @@ export class RpcServer {
             const about = scoped(call, request)
             if ('answer' in declared) return await declared.answer(request, about, backend)
             const content = declared.decode(request, about, backend)
-            const { requestId } = request as { readonly requestId: string }
-            const answer = await submit(backend, commandOf(about, requestId, content), call)
-            return await declared.view(answer, about, backend)
+            const { requestId, validateOnly = false } = request as Commanded
+            const command = commandOf(about, requestId, content)
+            const [answer] = validateOnly
+              ? await dryRun(backend, [command], about)
+              : [await submit(backend, command, call)]
+            if (answer instanceof Refused) throw answer
+            return await declared.view(answer!, about, backend)
           } finally {
             admission.leave()
           }

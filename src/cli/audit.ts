@@ -5,6 +5,8 @@ import {
   type GetAddressHistoryResponse,
   type GetLeaseHistoryResponse,
   HolderSchema,
+  MapAddressSchema,
+  MapBlockSchema,
 } from '../gen/ipledger/v1/audit_pb.ts'
 import { ask } from './ask.ts'
 import { prose, time, wrapped } from './print.ts'
@@ -64,6 +66,30 @@ Examples:
       const story = rows.length === 0 ? [] : ['', prose(['SEQ', 'TIME', 'WHAT'], rows)]
       return [`${state} at number ${number}`, wrapped(answer), ...story].join('\n')
     },
+  }),
+  verb('map <cidr>', method.getAddressMap, {
+    about: 'the addresses of a CIDR now or then; of a large one its blocks',
+    fields: [['--at <when>', 'as they were then (default: now)', (point: When) => point, when]],
+    help: `${WHEN_HELP}
+
+Examples:
+  ipledger map 10.8.64.0/24
+  ipledger map 10.0.0.0/8 --at -1h`,
+    show: ({ addresses, blocks, ranges, sampled, seq: number }) => {
+      const never = ranges.map(
+        ({ first, last, state }) => `${first === last ? first : `${first}-${last}`} ${state.toLowerCase()}`,
+      )
+      return [
+        blocks.length > 0 ? listText(MapBlockSchema, blocks) : listText(MapAddressSchema, addresses),
+        ...(never.length > 0 ? [wrapped(`Never handed out: ${never.join(', ')}.`)] : []),
+        ...(sampled > 0 ? [`An estimate: one of ${sampled} addresses was looked at.`] : []),
+        `At number ${number}.`,
+      ].join('\n\n')
+    },
+  }),
+  verb('find <text>', method.find, {
+    about: 'what a text could mean: an address, lease, owner, node, label, pool or source',
+    help: '\nExamples:\n  ipledger find 10.8.64.2\n  ipledger find web-',
   }),
   // -15m looks like an option; an unknown option is refused as a time.
   (parent: Command) => asOf(parent).allowUnknownOption(),

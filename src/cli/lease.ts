@@ -1,8 +1,8 @@
 /** Leases: reserve, confirm, release, quarantine, reap, labels; lists, and watch. */
 import { create, type MessageInitShape, toJson } from '@bufbuild/protobuf'
 import { LeaseService, WatchLeasesResponseSchema } from '../gen/ipledger/v1/lease_pb.ts'
-import { type Lease, QuarantineReason, Removal } from '../gen/ipledger/v1/types_pb.ts'
-import { ask, connected, everyPage } from './ask.ts'
+import { type Lease, Removal } from '../gen/ipledger/v1/types_pb.ts'
+import { ask, connected } from './ask.ts'
 import { leaseHistory } from './audit.ts'
 import { UsageError } from './exit.ts'
 import { type Format, JSON_ANSWERS, sheet, time } from './print.ts'
@@ -40,7 +40,6 @@ const reserve = verb('reserve', method.reserve, {
     ['--live <addresses>', 'seen in use by others: not handed out; repeatable', 'liveAddresses'],
     ['--confirm-within <duration>', 'promise not to use it later than that unless confirmed'],
     ['--confirmed', 'it is configured already: active at once'],
-    ['--dry-run', 'answer as if, and leave no trace', 'validateOnly'],
   ],
   required: ['kind'],
   says: { claims: '--pool', 'claims.pools': '--pool', 'claims.address': '--address' },
@@ -107,7 +106,6 @@ Examples:
       ['--version <n>', 'with a lease: its version when you looked ("lease get")'],
       ['--node <name>', 'all leases of a node that is gone for good'],
       ['--head <n>', 'with --node: the head of the log when you found out ("network get")'],
-      ['--dry-run', 'only show what it is about', null],
       ['-y, --yes', 'with --node: do not ask', null],
     ],
     help: `
@@ -119,46 +117,34 @@ Examples:
   ipledger reap default/42 --version 57 --why "node-3 was scrapped on Monday"
   ipledger reap --node n3 --head 48213 --why "power is off, PDU port 7"`,
     isGrave: ({ node = '' }) => node !== '',
-    run: (request, options: Reap) =>
-      request.node ? reapNode(request, options) : reapLease(request, options),
+    run: (request, options: { readonly yes?: boolean }) =>
+      request.node ? reapNode(request, options) : reapLease(request),
     show: ({ leases }) => (leases.length === 1 ? leaseSheet(leases[0]) : leaseTable(leases)),
   }),
 ]
 
-async function reapLease(request: MessageInitShape<typeof method.reap.input>, { dryRun = false }: Reap) {
-  const { leaseId, version, network = '' } = request
+async function reapLease(request: Reap) {
+  const { leaseId, network = '', validateOnly = false } = request
   if (leaseId === undefined) throw new UsageError('Name a lease, or --node.')
-  if (dryRun)
-    return create(method.reap.output, { leases: [(await ask(method.getLease, { leaseId, network })).lease!] })
+  const looked = validateOnly ? (await ask(method.getLease, { leaseId, network })).lease!.version : undefined
+  const { version = looked } = request
   if (version === undefined) throw new UsageError('Say --version: its version when you looked ("lease get").')
-  return ask(method.reap, request)
+  return ask(method.reap, { ...request, version })
 }
 
-type Reap = { readonly dryRun?: boolean; readonly yes?: boolean }
+type Reap = MessageInitShape<typeof method.reap.input>
 
-/** Shows what is placed there, and on a terminal asks. A program says --yes. */
-async function reapNode(
-  request: MessageInitShape<typeof method.reap.input>,
-  { dryRun = false, yes = false }: Reap,
-) {
-  const { network = 'default', node = '', head } = request
-  const placed = await everyPage(method.listLeases, { network, node })
-  const leases = placed.leases.filter(
-    ({ fencingToken, quarantine }) =>
-      (head === undefined || fencingToken <= BigInt(head)) &&
-      quarantine?.reason !== QuarantineReason.OPERATOR,
-  )
-  if (dryRun) return create(method.reap.output, { leases })
+/** Shows what it would end, and on a terminal asks. A program says --yes. */
+async function reapNode(request: Reap, { yes = false }: { readonly yes?: boolean }) {
+  const would = await ask(method.reap, { ...request, validateOnly: true })
+  if (request.validateOnly) return would
+  const { node } = request
+  const { leases } = would
   console.error(leaseTable(leases))
   console.error(
     `If ${node} was renamed, its new source must list what runs there first ("source list"): else it is freed.`,
   )
-  if (
-    !yes &&
-    !(await confirmed(
-      `End these ${leases.length} leases, but for those that a source of another node lists? [y/N] `,
-    ))
-  )
+  if (!yes && !(await confirmed(`End these ${leases.length} leases? [y/N] `)))
     throw new UsageError('Nothing was done: say --yes.')
   return ask(method.reap, request)
 }

@@ -38,9 +38,12 @@ Examples:
     fields: [
       ['--accept-unlisted', 'also if it lists less than half of the leases that are placed on its node'],
     ],
-    notes: ({ placed, listed }) => [
+    notes: ({ placed, listed, foreseen }) => [
       placed > 0 &&
         `It is a witness of ${placed} leases of its node from now on, and lists ${listed} of them.`,
+      foreseen !== undefined &&
+        `Nothing was done. Its next list, if it is as the last, adopts ${foreseen.adopted} addresses, quarantines ${foreseen.quarantined} and ` +
+          `confirms ${foreseen.confirmed} leases${foreseen.omitted > 0 ? `; ${foreseen.omitted} that it lists were not looked at` : ''}.`,
     ],
   }),
   verb('retire <id>', method.retireSource, {

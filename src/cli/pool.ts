@@ -5,7 +5,7 @@ import { formatValue, isMalformed, parseRange } from '../core/address.ts'
 import { PoolService } from '../gen/ipledger/v1/pool_pb.ts'
 import { ask } from './ask.ts'
 import { UsageError } from './exit.ts'
-import { list } from './readers.ts'
+import { fromOf, list, toOf, WHEN_HELP, when } from './readers.ts'
 import { type Field, group, masked, verb } from './verb.ts'
 
 const { method } = PoolService
@@ -56,6 +56,15 @@ Examples:
     ],
   }),
   verb('get <name>', method.getPool, { about: 'one pool with its usage' }),
+  verb('trend [pool]', method.listPoolTrends, {
+    about: 'how fast pools change, and when they will have nothing free',
+    fields: [
+      ['--samples <n>', 'of each pool, how full it was: n steps (with -o json)'],
+      ['--from <when>', 'begin of the samples (default: six hours before their end)', fromOf, when],
+      ['--to <when>', 'their end (default: now)', toOf, when],
+    ],
+    help: WHEN_HELP,
+  }),
   verb('update <name>', method.updatePool, {
     about: 'change a pool; other settings stay',
     fields: [

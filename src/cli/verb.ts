@@ -119,6 +119,7 @@ const IMPLIED: readonly Field[] = [
   ['--network <name>', 'network of the ledger (default: "default")'],
   ['--why <text>', 'goes into the log'],
   ['--version <n>', 'only if it is at this version'],
+  ['--dry-run', 'decide and answer, but write nothing', 'validateOnly'],
   ['--request-id <id>', 'makes the command exactly-once for 24 h: repeating it gives the same answer'],
   ['--page-size <n>', 'rows of a page, at most 1000'],
   ['--page-token <token>', 'continue where the page before ended'],
@@ -143,7 +144,8 @@ export function requestOptions<I extends DescMessage>(
   const fields = declared.map(optionOf)
   const taken = new Set([target, ...fields.map(({ field }) => field)])
   for (const implied of IMPLIED) {
-    const name = new Option(implied[0]).attributeName()
+    const [flags, , to = new Option(flags).attributeName()] = implied
+    const name = String(to)
     if (!taken.has(name) && hasField(input, name)) fields.push(optionOf(implied))
   }
   const request = (options: object, argument: object = {}): MessageInitShape<I> => {

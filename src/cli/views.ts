@@ -4,7 +4,7 @@ import { type Timestamp, timestampMs, timestampNow } from '@bufbuild/protobuf/wk
 import * as audit from '../gen/ipledger/v1/audit_pb.ts'
 import * as liveness from '../gen/ipledger/v1/liveness_pb.ts'
 import * as network from '../gen/ipledger/v1/network_pb.ts'
-import { PoolSchema } from '../gen/ipledger/v1/pool_pb.ts'
+import { PoolSchema, PoolTrendSchema } from '../gen/ipledger/v1/pool_pb.ts'
 import * as types from '../gen/ipledger/v1/types_pb.ts'
 import type { Verified } from '../ledger/verify.ts'
 import {
@@ -112,6 +112,21 @@ const VIEWS: ReadonlyMap<string, View<never>> = new Map([
         return typeof why === 'string' ? why : ''
       },
     },
+  }),
+  viewOf(PoolTrendSchema, {
+    columns: 'POOL:pool MADE:made ENDED:ended GROWS_BY_HOUR:leasesPerHour EXHAUSTED_IN:exhaustedIn',
+  }),
+  viewOf(audit.MapAddressSchema, {
+    none: 'no lease was ever made there',
+    columns: 'ADDRESS STATE:state LEASE:leaseId KIND:ownerKind OWNER:ownerName NODE:node',
+    cells: { ADDRESS: addressOf },
+  }),
+  viewOf(audit.MapBlockSchema, {
+    columns: 'BLOCK:cidr SIZE:size COOLING:cooling RESERVED:reserved ACTIVE:active QUARANTINED:quarantined',
+  }),
+  viewOf(audit.MatchSchema, {
+    none: 'nothing has this name',
+    columns: 'KIND:kind NAME:name ADDRESS:address',
   }),
   viewOf(audit.HolderSchema, {
     none: 'nobody held it',

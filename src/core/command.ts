@@ -71,7 +71,6 @@ type Bodies = {
     readonly liveAddresses: readonly string[]
     readonly confirmWithinMs: number | null
     readonly confirmed: boolean
-    readonly validateOnly: boolean
   }
   readonly confirm: { readonly lease: LeaseReference }
   readonly release: {
@@ -81,9 +80,7 @@ type Bodies = {
   }
   readonly allOrNothing: { readonly items: readonly Command<'reserve' | 'confirm' | 'release'>[] }
   /** Decided in order, each as if alone, and undone: nothing is written or remembered. */
-  readonly dryRun: {
-    readonly items: readonly Command<'reserve' | 'confirm' | 'release' | 'allOrNothing'>[]
-  }
+  readonly dryRun: { readonly items: readonly Command[] }
   readonly quarantine: {
     readonly target: { readonly token: number } | { readonly address: string }
     readonly why: string
@@ -261,6 +258,9 @@ export type Taken = {
 }
 
 /** The answer of an accepted command, remembered for a repeated request. Plain JSON. */
+/** What a source's next list would do: addresses, by what becomes of them; `omitted` were not looked at. */
+export type Foreseen = Readonly<Record<'adopted' | 'quarantined' | 'confirmed' | 'omitted', number>>
+
 export type Answer = {
   readonly leases: readonly LeaseView[]
   readonly pool?: PoolView
@@ -272,6 +272,8 @@ export type Answer = {
   readonly placed?: number
   readonly listed?: number
   readonly unlisted?: number
+  /** Of EnableSource in a dry run. */
+  readonly foreseen?: Foreseen
   readonly report?: Taken
   readonly items?: readonly Answer[]
   readonly outcomes?: readonly (Answer | Refusal)[]

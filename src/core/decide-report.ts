@@ -7,9 +7,16 @@
 import { isDeepStrictEqual } from 'node:util'
 import { coverageOf, currentReports, placedBefore, recoveryOf, witnessesOf } from './attention.ts'
 import { type Batch, type By, blank, change, emit, freshnessOf, presentOf, viewOf } from './batch.ts'
-import type { Answer, Command, Freshness } from './command.ts'
+import type { Answer, Command, Foreseen, Freshness } from './command.ts'
 import { closeLists, confirm, end, evidenceOf, judged, quarantineListed, unlisted } from './decide-lease.ts'
-import { type AddressRecord, type Details, type Entry, type SourceDeclaration, TERMINAL } from './event.ts'
+import {
+  type AddressRecord,
+  type Details,
+  type Entry,
+  type EventType,
+  type SourceDeclaration,
+  TERMINAL,
+} from './event.ts'
 import { isSame, ownerOf } from './evolve.ts'
 import { isElsewhere, isNodeFull, quarantineQuotaReached } from './guards.ts'
 import {
@@ -33,6 +40,8 @@ import { contains } from './ranges.ts'
 import { type Refusal, refusal } from './refusal.ts'
 
 type Report = Command<'report'>
+
+const MOST_FORESEEN = 10_000
 
 // Sources.
 
@@ -76,6 +85,24 @@ export function decideEnableSource(batch: Batch, command: Command<'enableSource'
   }
   emit(batch, command, { type: 'source.enabled', details: { id } })
   return { leases: [], source: image.sources.get(id)!, placed, listed }
+}
+
+/** What the next list of a source that is enabled now would do, if it were as the last one. Only a dry run does it. */
+export function foresee(batch: Batch, command: Command<'enableSource'>): Foreseen {
+  const { image } = batch
+  const { id } = command
+  const before = batch.events.length
+  const addresses = [...new Set([...(image.listedBy.get(id) ?? [])].map(({ address }) => address))]
+  for (const address of addresses.slice(0, MOST_FORESEEN))
+    reconcileAddress(batch, command, address, ({ source }) => (source === id ? image.head : null))
+  const made = Map.groupBy(batch.events.slice(before), ({ type }) => type)
+  const count = (type: EventType) => made.get(type)?.length ?? 0
+  return {
+    adopted: count('lease.adopted'),
+    quarantined: count('lease.quarantined'),
+    confirmed: count('lease.confirmed'),
+    omitted: Math.max(0, addresses.length - MOST_FORESEEN),
+  }
 }
 
 /** Says how many leases lose their last witness, and how many free addresses only this source listed. */

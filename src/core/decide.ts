@@ -34,10 +34,10 @@ export function decide(batch: Batch, command: Command): Outcome {
   if ('reason' in result) {
     const undone = batch.events.slice(marks.events)
     undo()
-    if (command.type === 'reserve' && !command.validateOnly) quarantineSeen(batch, command, undone)
+    if (command.type === 'reserve') quarantineSeen(batch, command, undone)
     return refuse(result)
   }
-  if (command.type === 'dryRun' || (command.type === 'reserve' && command.validateOnly)) {
+  if (command.type === 'dryRun') {
     undo()
     return { ok: true, answer: withoutNumbers(image, result), replayed: false }
   }
@@ -106,7 +106,9 @@ function decideAll(batch: Batch, { items }: Command<'allOrNothing'>): Answer | R
 function decideDryRun(batch: Batch, { items }: Command<'dryRun'>): Answer {
   const outcomes = items.map((item) => {
     const outcome = decide(batch, item)
-    return outcome.ok ? outcome.answer : outcome.refusal
+    if (!outcome.ok) return outcome.refusal
+    if (item.type !== 'enableSource') return outcome.answer
+    return { ...outcome.answer, foreseen: report.foresee(batch, item) }
   })
   return { leases: [], outcomes }
 }

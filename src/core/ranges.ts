@@ -43,15 +43,20 @@ export function allocatable(
       last: blockBase(family, last, prefixLength) + size - 1n,
     }))
     .sort((a, b) => (a.first < b.first ? -1 : 1))
+  return without(cidr, blocks)
+}
+
+/** What is left of a range without others, which are sorted by where they begin. */
+export function without({ first, last }: Range, others: readonly Range[]): readonly Range[] {
   const rest: Range[] = []
-  let from = cidr.first
-  for (const { first, last } of blocks) {
-    if (last < from) continue
-    if (first > cidr.last) break
-    if (first > from) rest.push({ first: from, last: first - 1n })
-    from = last + 1n
+  let from = first
+  for (const other of others) {
+    if (other.last < from) continue
+    if (other.first > last) break
+    if (other.first > from) rest.push({ first: from, last: other.first - 1n })
+    from = other.last + 1n
   }
-  if (from <= cidr.last) rest.push({ first: from, last: cidr.last })
+  if (from <= last) rest.push({ first: from, last })
   return rest
 }
 

@@ -86,6 +86,9 @@ function collect(into: Prefetch, image: Image, command: Command, isStrict: boole
       into.lookUps.add(record.address)
       break
     }
+    case 'enableSource':
+      into.sources.add(command.id)
+      break
     case 'report':
       into.sources.add(command.source)
       if (image.network?.recovering) {

@@ -39,6 +39,18 @@ export type LeaseFilter = {
   readonly cidr: Cidr | null
 }
 
+export const EVERY_LEASE: LeaseFilter = {
+  states: [],
+  quarantineReasons: [],
+  ownerKind: null,
+  ownerName: null,
+  ownerUid: null,
+  node: null,
+  labels: {},
+  pools: [],
+  cidr: null,
+}
+
 /** `lease`: it is held. `ended`: what is left of it. Neither: there is none. */
 export type LeaseFound = {
   readonly lease: LeaseView | null

@@ -203,6 +203,9 @@ export async function readEvents(
   return { ...(await readPage(db, network, walk, condition, page, false)), head: bounds.head }
 }
 
+/** They have an index. */
+const OF_NOTE: readonly EventType[] = ['lease.quarantined', 'lease.reaped', 'era.begun', 'reconcile.held']
+
 async function walkFor(
   db: Db,
   network: string,
@@ -216,6 +219,10 @@ async function walkFor(
     return walkOfChains(db, network, bases!, bounds, page)
   }
   const all = ofNetwork(network)
+  if (types.length > 0 && types.every((type) => OF_NOTE.includes(type))) {
+    const ofNote = sql.join(OF_NOTE.map((type) => sql.lit(type)))
+    return walkOf(sql`${all} and e.type in (${ofNote}) and e.type = any(${types}::text[])`, bounds, page)
+  }
   if (ownerName !== null) return walkOf(sql`${all} and e.owner_name = ${ownerName}`, bounds, page)
   // Few, and in an index.
   const isOfShape = (type: string): boolean =>
@@ -308,7 +315,11 @@ export type Beyond = { readonly beyond: number }
 /** `at` is null before the first event. */
 type Position = { readonly seq: number; readonly at: number | null; readonly head: number }
 
-async function readPosition(db: Db, network: string, { seq, at }: Moment): Promise<Position | Beyond | null> {
+export async function readPosition(
+  db: Db,
+  network: string,
+  { seq, at }: Moment,
+): Promise<Position | Beyond | null> {
   const { rows } = await sql<Position | { head: null }>`
     select head.seq as head, m.seq, (
       select e.at from ipledger.event e where e.network_id = ${network} and e.seq <= m.seq order by e.seq desc limit 1) as at
@@ -348,6 +359,12 @@ async function poolsNamed(db: Db, network: string, name: string): Promise<readon
   return rows.map(({ pool_id }) => pool_id)
 }
 
+/** The time asked about, and at most now; for a number the time of its event. */
+export function timeAt({ at }: Position, moment: Moment): RawBuilder<unknown> {
+  if (moment.seq !== null) return sql`to_timestamp(${at ?? 0}::float8 / 1000)`
+  return sql`least(to_timestamp(${moment.at}::float8 / 1000), now())`
+}
+
 type Step = {
   readonly seq: number
   readonly at: number
@@ -359,13 +376,9 @@ type Step = {
 export async function readExplanation(db: Db, network: string, { family, value }: IpAddress, moment: Moment) {
   const position = await readPosition(db, network, moment)
   if (position === null || 'beyond' in position) return position
-  const at =
-    moment.seq === null
-      ? sql`least(to_timestamp(${moment.at}::float8 / 1000), now())`
-      : sql`to_timestamp(${position.at ?? 0}::float8 / 1000)`
   const { rows } = await sql<Step>`
     select x.at, x.seq, x.what, x.evidence
-    from ipledger_audit.explain_address(${network}, ${formatValue(family, value)}::inet, ${at}, ${position.seq}::bigint) x
+    from ipledger_audit.explain_address(${network}, ${formatValue(family, value)}::inet, ${timeAt(position, moment)}, ${position.seq}::bigint) x
     order by x.step
   `.execute(db)
   const [answer, ...steps] = rows

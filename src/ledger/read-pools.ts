@@ -4,7 +4,7 @@ import { type Cidr, formatCidr } from '../core/address.ts'
 import type { NetworkState, PoolState } from '../core/image.ts'
 import type { Labels } from '../core/owner.ts'
 import { buildPool, type Pool, poolSize } from '../core/pool.ts'
-import type { Db } from './read-db.ts'
+import { type Db, MOST_EXAMINED } from './read-db.ts'
 import { headOf, lastEvent } from './sql/head.ts'
 import { NETWORK_ROWS, networkOf, poolOf, type Row } from './tables.ts'
 
@@ -124,4 +124,87 @@ function usageOf({ size, allocatable }: Pick<Usage, 'size' | 'allocatable'>, cou
   const quarantined = BigInt(counts.quarantined)
   const free = allocatable - cooling - reserved - active - quarantined
   return { size, allocatable, free, cooling, reserved, active, quarantined }
+}
+
+/** How far back events are counted. */
+const RATE_MS = 300_000
+
+type TrendFilter = {
+  readonly pool: string | null
+  readonly after: string | null
+  readonly limit: number
+  /** Milliseconds; samples are of `steps` equal parts of the time between. */
+  readonly from: number
+  readonly to: number
+  readonly steps: number
+}
+
+export type Trend = {
+  readonly pool: string
+  readonly leasesPerHour: number
+  readonly exhaustedInMs: number | null
+  readonly made: number
+  readonly ended: number
+  readonly samples: readonly { readonly time: number; readonly usage: Usage }[]
+}
+
+/** In order of name. */
+export async function readTrends(
+  db: Db,
+  network: string,
+  { pool, after, limit, from, to, steps }: TrendFilter,
+): Promise<{ readonly trends: readonly Trend[]; readonly countedFrom: number } | null> {
+  const { rows } = await sql<Omit<Trend, 'samples'> & { poolId: number; countedFrom: number }>`
+    with head as materialized (select ${headOf(network)} as seq),
+    counted as materialized (
+      select greatest(now() - ${RATE_MS} * interval '1 millisecond', (
+        select e.at from ipledger.event e where e.network_id = ${network} and e.seq <= h.seq - ${MOST_EXAMINED} order by e.seq desc limit 1)) as since
+      from head h where h.seq is not null
+    ),
+    rate as materialized (
+      select e.pool_id, count(*) filter (where e.seq = e.token) as made, count(*) filter (where e.state = 'FREE') as ended
+      from ipledger.event e
+      where e.network_id = ${network} and e.seq > (select h.seq from head h) - ${MOST_EXAMINED} and e.at > (select c.since from counted c)
+        and e.address is not null
+      group by e.pool_id
+    )
+    select c.since as "countedFrom", p.pool_id as "poolId", p.name as pool, greatest(0, round(f.leases_per_hour))::int as "leasesPerHour",
+      extract(epoch from f.exhausted_in)::float8 * 1000 as "exhaustedInMs", coalesce(r.made, 0) as made, coalesce(r.ended, 0) as ended
+    from counted c
+    left join (
+      select x.* from ipledger.pool x
+      where x.network_id = ${network} and x.name = coalesce(${pool}, x.name) and x.name > ${after ?? ''}
+      order by x.name limit ${limit}) p on true
+    left join ipledger_audit.pool_forecast f on f.network = ${network} and f.pool = p.name
+    left join rate r on r.pool_id = p.pool_id
+    order by p.name`.execute(db)
+  if (rows[0] === undefined) return null
+  const pools = rows.filter(({ poolId }) => poolId !== null)
+  const samples = await readSamples(db, network, { ids: pools.map(({ poolId }) => poolId), from, to, steps })
+  const trends = pools.map(({ poolId, ...trend }) => ({ ...trend, samples: samples.get(poolId) ?? [] }))
+  return { trends, countedFrom: rows[0].countedFrom }
+}
+
+type Sampled = {
+  readonly ids: readonly number[]
+  readonly from: number
+  readonly to: number
+  readonly steps: number
+}
+
+/** Of each step the last sample, by pool. */
+async function readSamples(db: Db, network: string, { ids, from, to, steps }: Sampled) {
+  if (steps === 0) return new Map<number, Trend['samples']>()
+  const { rows } = await sql<Counts & { poolId: number; at: number; size: string; allocatable: string }>`
+    select distinct on (s.pool_id, step) s.pool_id as "poolId", s.at, s.size::text, s.allocatable::text, s.cooling::float8, s.reserved, s.active,
+      s.quarantined, width_bucket(extract(epoch from s.at) * 1000, ${from}::float8, ${to + 1}::float8, ${steps}::int) as step
+    from ipledger_audit.pool_samples s
+    where s.network = ${network} and s.pool_id = any(${ids}::bigint[])
+      and s.at >= to_timestamp(${from}::float8 / 1000) and s.at <= to_timestamp(${to}::float8 / 1000)
+    order by s.pool_id, step, s.at desc`.execute(db)
+  const shown = rows.map(({ poolId, at, size, allocatable, ...counts }) => {
+    const usage = usageOf({ size: BigInt(size), allocatable: BigInt(allocatable) }, counts)
+    return { poolId, time: at, usage }
+  })
+  return Map.groupBy(shown, ({ poolId }) => poolId)
 }

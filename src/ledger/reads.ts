@@ -22,7 +22,9 @@ import {
   readLeaseHistory,
   readLeasesAsOf,
 } from './read-log.ts'
-import { type NetworkAt, readNetworks, readPools } from './read-pools.ts'
+import { readAddressMap } from './read-map.ts'
+import { readNamed } from './read-matches.ts'
+import { type NetworkAt, readNetworks, readPools, readTrends } from './read-pools.ts'
 import { readFreshness, readLookUps, readSightings, readSources } from './read-sources.ts'
 import { readHeads, readTail } from './read-tail.ts'
 import { type Verified, verifyNetwork } from './verify.ts'
@@ -51,6 +53,7 @@ export class Reads {
   readonly #about = this.#of(readAbout)
   readonly networks = this.#of(readNetworks)
   readonly pools = this.#of(readPools)
+  readonly trends = this.#of(readTrends)
   readonly leaseByToken = this.#of(readLeaseByToken)
   readonly leaseAt = this.#of(readLeaseAt)
   readonly leases = this.#of(readLeases)
@@ -62,6 +65,8 @@ export class Reads {
   readonly heads = this.#of(readHeads)
   readonly tail = this.#of(readTail)
   readonly explanation = this.#of(readExplanation)
+  readonly addressMap = this.#of(readAddressMap)
+  readonly named = this.#of(readNamed)
   readonly sources = this.#of(readSources)
   readonly sightings = this.#of(readSightings)
   readonly freshness = this.#of((db, network: string) => readFreshness(asksOf(db), network))

@@ -1,7 +1,7 @@
 /** AuditService: who had it, why, how it was, and whether the books are in order. */
 import { timestampDate, timestampFromMs } from '@bufbuild/protobuf/wkt'
 import { beforeAll, describe, expect, test } from 'vitest'
-import { isMalformed, parseCidr } from '../../src/core/address.ts'
+import { formatValue, isMalformed, mustParse, parseAddress, parseCidr } from '../../src/core/address.ts'
 import {
   AuditService,
   type GetAddressHistoryResponse,
@@ -307,6 +307,150 @@ describe('much happened', () => {
     await pools.deletePool({ network, name: 'gone' })
     const then = await audit.listLeasesAsOf({ network, seq, pool: 'gone' })
     expect(then.leases.map((one) => [one.leaseId, one.pool, one.subnet])).toEqual([[leaseId, '', '']])
+  })
+})
+
+describe('a map', () => {
+  const network = 'busy'
+  /** Of each address of a CIDR its state, as a map shows it: leases before what their pools exclude. */
+  async function statesOf(cidr: string, moment: object): Promise<ReadonlyMap<string, string>> {
+    const map = await audit.getAddressMap({ network, cidr, ...moment })
+    const { family, first, last } = cidrOf(cidr)
+    const states = new Map<string, string>()
+    const fill = (from: bigint, to: bigint, state: string) => {
+      for (let value = from; value <= to; value++) states.set(formatValue(family, value), state)
+    }
+    fill(first, last, 'FREE')
+    for (const range of map.ranges) {
+      const [from, to] = [range.first, range.last].map((text) => mustParse(parseAddress(text)).value)
+      fill(from!, to!, range.state)
+    }
+    for (const { address, prefixLength, state } of map.addresses) {
+      const leased = cidrOf(`${address}/${prefixLength}`)
+      fill(leased.first, leased.last, state)
+    }
+    return states
+  }
+  const cidrOf = (text: string) => mustParse(parseCidr(text))
+
+  test.each(['10.0.0.0/27', '10.0.0.0/26', '10.1.0.0/26', 'fd00::/123', '10.9.0.0/30'])(
+    '%s is what explain says of each of its addresses, now and then',
+    async (cidr) => {
+      const { head } = await audit.listEvents({ network, pageSize: 1 })
+      for (const moment of [{}, { seq: 2n }, { seq: head / 3n }, { seq: head - 5n }, { seq: 0n }]) {
+        const states = await statesOf(cidr, moment)
+        for (const [address, state] of states) {
+          const explained = await audit.explainAddress({ network, address, ...moment })
+          expect(
+            `${address} ${state}`,
+            JSON.stringify(moment, (_, x) => String(x)),
+          ).toBe(`${address} ${explained.state}`)
+        }
+      }
+    },
+    60_000,
+  )
+
+  test('who has an address, and who had it', async () => {
+    const { addresses } = await audit.getAddressMap({ network: 'story', cidr: '10.8.64.0/24', seq: 4n })
+    expect(addresses).toMatchObject([
+      {
+        address: '10.8.64.2',
+        state: 'ACTIVE',
+        leaseId: 'story/3',
+        ownerKind: 'pod',
+        ownerName: 'web-0',
+        node: 'n1',
+      },
+    ])
+    await expect(audit.getAddressMap({ network: 'story', cidr: '10.8.64.0/24', seq: 999n })).rejects.toThrow(
+      /beyond/,
+    )
+    await expect(audit.getAddressMap({ network: 'story' })).rejects.toThrow(/cidr: required/)
+  })
+
+  test('of more than 4,096 addresses blocks: counted now, an estimate of the past; of IPv6 only where leases are', async () => {
+    const large = 'large'
+    const all = await Promise.all(
+      ['10.0.0.0/8', 'fd00::/48'].map(async (cidr, at) => {
+        const name = `large-${at}`
+        await networks.createNetwork({ name })
+        await pools.createPool({ network: name, name: large, cidr, cooldown: { seconds: 0n } })
+        const owners = Array.from({ length: 5_000 }, (_, i) => pod(`w-${i}`))
+        await leases.quarantine({ network: name, address: cidr.replace(/0?\/.*/, '9'), why: 'printer' })
+        for (let from = 0; from < owners.length; from += 500) {
+          const requests = owners
+            .slice(from, from + 500)
+            .map((owner) => ({ owner, claims: [{ pools: [large] }] }))
+          const { results } = await leases.batchReserve({ network: name, requests })
+          const made = results.map(({ result }) => (result.value as { leases: Lease[] }).leases[0]!)
+          await leases.batchConfirm({ network: name, requests: made.map(({ leaseId }) => ({ leaseId })) })
+        }
+        return { network: name, cidr }
+      }),
+    )
+    for (const asked of all) {
+      const { head } = await audit.listEvents({ network: asked.network, pageSize: 1 })
+      const now = await audit.getAddressMap(asked)
+      const sum = (blocks: typeof now.blocks) => blocks.reduce((total, { active }) => total + active, 0)
+      expect(now).toMatchObject({ addresses: [], ranges: [], sampled: 0, head })
+      expect(sum(now.blocks)).toBe(5_000)
+      const half = { ...asked, seq: head / 2n }
+      const then = await audit.getAddressMap(half)
+      expect(then.sampled).toBe(2)
+      expect(sum(then.blocks)).toBeGreaterThan(2_100)
+      expect(sum(then.blocks)).toBeLessThan(2_900)
+      const [block] = now.blocks
+      expect(block!.size).toBe(asked.cidr.includes(':') ? block!.size : '65536')
+    }
+    // Far back in the log, and found at once.
+    const seldom = await audit.listEvents({
+      network: 'large-0',
+      types: ['lease.quarantined'],
+      descending: true,
+    })
+    expect(seldom).toMatchObject({ events: [{ seq: 3n }], nextPageToken: '' })
+    const six = await audit.getAddressMap(all[1]!)
+    expect(cidrOf(six.cidr).prefixLength).toBeGreaterThan(100)
+    const zoomed = await audit.getAddressMap({ ...all[1]!, cidr: six.blocks[0]!.cidr })
+    expect(zoomed.addresses).toHaveLength(six.blocks[0]!.active + six.blocks[0]!.quarantined)
+  })
+})
+
+describe('find', () => {
+  const found = async (network: string, text: string) =>
+    (await audit.find({ network, text })).matches.map(({ kind, name, address }) =>
+      `${kind} ${name} ${address}`.trim(),
+    )
+
+  test('names by how they begin, of the past too; what else a text can be', async () => {
+    const network = 'found'
+    await networks.createNetwork({ name: network })
+    await pools.createPool({ network, name: 'web', cidr: '10.0.0.0/24' })
+    const owner = pod('web-0', { uid: 'u-1', node: 'web-node', labels: { app: 'shop' } })
+    const [lease] = (await leases.reserve({ network, owner })).leases
+    const gone = await reserve(network, 'web-past', 'web')
+    await leases.release({ leaseId: gone.leaseId })
+    expect(await found(network, 'web')).toEqual([
+      'OWNER web-0',
+      'OWNER web-past',
+      'NODE web-node',
+      'POOL web 10.0.0.0/24',
+    ])
+    expect(await found(network, 'web-p')).toEqual(['OWNER web-past'])
+    expect(await found(network, 'u-1')).toEqual(['UID u-1'])
+    expect(await found(network, 'app=shop')).toEqual(['LABEL app=shop'])
+    expect(await found(network, lease!.leaseId)).toEqual([`LEASE ${lease!.leaseId} ${lease!.address}`])
+    expect(await found(network, gone.leaseId)).toEqual([`LEASE ${gone.leaseId} ${gone.address}`])
+    expect(await found(network, ' 10.0.0.7 ')).toEqual(['ADDRESS 10.0.0.7'])
+    expect(await found(network, 'FD00::1')).toEqual(['ADDRESS fd00::1'])
+    expect(await found(network, '10.0.0.0/28')).toEqual(['CIDR 10.0.0.0/28'])
+    for (const text of ['nothing', `${network}/999`, 'app=other', '10.0.0.7/8', '%', "'; drop"])
+      expect(await found(network, text), text).toEqual([])
+    await expect(audit.find({ network, text: ' ' })).rejects.toThrow(/text: required/)
+    await expect(audit.find({ network: 'nowhere', text: 'x' })).rejects.toThrow(
+      /network nowhere does not exist/,
+    )
   })
 })
 

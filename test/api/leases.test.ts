@@ -273,6 +273,46 @@ describe('batches', () => {
     expect((await ok('LeaseService/ListLeases', { network })).leases).toEqual([])
   })
 
+  test('validateOnly of what operators do: the answer that it would have, no reason needed, and nothing is done', async () => {
+    const network = await newNetwork(running)
+    const [lease] = (
+      await ok(
+        'LeaseService/Reserve',
+        reserve(network, 'a', { owner: { kind: 'pod', name: 'a', node: 'n' } }),
+      )
+    ).leases
+    const { leaseId, version, address } = lease
+    const head = async () => (await ok('NetworkService/GetNetwork', { name: network })).network.head
+    const before = await head()
+    const looked = { network, validateOnly: true }
+    expect(await ok('LeaseService/Quarantine', { ...looked, address })).toMatchObject({
+      lease: { leaseId, state: 'QUARANTINED' },
+    })
+    expect(await ok('LeaseService/Reap', { ...looked, leaseId, version })).toMatchObject({
+      leases: [{ leaseId, state: 'ENDED' }],
+    })
+    expect(await ok('LeaseService/Reap', { ...looked, node: 'n', head: before })).toMatchObject({
+      leases: [{ leaseId, state: 'ENDED' }],
+    })
+    expect(await call('LeaseService/Reap', { ...looked, leaseId, version: '1' })).toMatchObject({
+      reason: 'VERSION_MISMATCH',
+    })
+    expect(await ok('LivenessService/ResumeHold', looked)).toEqual({ holds: [] })
+    expect(await ok('NetworkService/EndRecovery', looked)).toMatchObject({ network: { state: 'READY' } })
+    expect(await head()).toBe(before)
+    const acts = [
+      ['LeaseService/Quarantine', { network, address }],
+      ['LeaseService/Reap', { leaseId, version }],
+      ['LivenessService/ResumeHold', { network }],
+      ['NetworkService/EndRecovery', { network }],
+    ] as const
+    for (const [method, request] of acts)
+      expect(await call(method, request), method).toMatchObject({
+        reason: 'INVALID_FIELD',
+        metadata: { field: 'why' },
+      })
+  })
+
   test('validateOnly: each is answered as it would be after the earlier ones, and nothing is left of any', async () => {
     const network = await world({ cidr: '10.0.0.0/29' })
     const again = reserve(network, 'held', { requestId: 'before' })
@@ -469,6 +509,52 @@ describe('requestId', () => {
 
 describe('pools', () => {
   const COUNTS = ['free', 'cooling', 'reserved', 'active', 'quarantined', 'excluded'] as const
+
+  test('trends: what was made and ended, how fast it fills, and samples of equal steps', async () => {
+    const network = await world()
+    await ok('PoolService/CreatePool', { network, name: 'idle', cidr: '10.1.0.0/24' })
+    for (const name of ['a', 'b', 'c']) await ok('LeaseService/Reserve', reserve(network, name))
+    const [{ leaseId }] = (await ok('LeaseService/ListLeases', { network })).leases
+    await ok('LeaseService/Release', { leaseId })
+    const { id } = (await ok('PoolService/GetPool', { network, name: 'web' })).pool
+    const end = Math.floor(Date.now() / 60_000) * 60_000
+    await withClient(running.database.adminUrl, (admin) =>
+      admin.query(
+        `insert into ipledger.pool_sample (network_id, pool_id, at, size, excluded, free, cooling, reserved, active, quarantined)
+         select $1, $2, to_timestamp($3::float8 / 1000) - (59 - i) * interval '1 minute', 256, 2, 254 - i, 0, 0, i, 0 from generate_series(0, 59) as i`,
+        [network, id, end],
+      ),
+    )
+    const [from, to] = [end - 59 * 60_000, end].map((ms) => new Date(ms).toISOString())
+    const trends = async (more: object) => ok('PoolService/ListPoolTrends', { network, ...more })
+    const { trends: both, countedFrom } = await trends({})
+    expect(both).toMatchObject([
+      { pool: 'idle', made: 0, ended: 0, leasesPerHour: 0, samples: [] },
+      { pool: 'web', made: 3, ended: 1, leasesPerHour: 60, exhaustedIn: '11700s', samples: [] },
+    ])
+    expect(both[0].exhaustedIn).toBeUndefined()
+    expect(Date.now() - Date.parse(countedFrom)).toBeGreaterThan(290_000)
+    const [web] = (await trends({ pool: 'web', from, to, samples: 3 })).trends
+    expect(web.samples.map(({ usage }: { usage: { active: string } }) => usage.active)).toEqual([
+      '19',
+      '39',
+      '59',
+    ])
+    expect(web.samples[2]).toMatchObject({
+      time: to!.replace('.000', ''),
+      usage: { size: '256', excluded: '2', free: '195' },
+    })
+    expect((await call('PoolService/ListPoolTrends', { network, pool: 'none' })).reason).toBe(
+      'POOL_NOT_FOUND',
+    )
+    for (const [field, wrong] of [
+      ['from', { from: to, to: from }],
+      ['samples', { samples: 501 }],
+    ] as const)
+      expect(await call('PoolService/ListPoolTrends', { network, ...wrong })).toMatchObject({
+        metadata: { field },
+      })
+  })
 
   test('the parts are the whole, at every step', async () => {
     const network = await world({ gateway: '10.0.0.1', exclude: ['10.0.0.10-10.0.0.19'], cooldown: '3s' })

@@ -176,6 +176,7 @@ describe('filters', () => {
       [{ beforeSeq: 10n }, (event) => event.seq < 10n],
       [{ afterSeq: 5n, beforeSeq: 9n }, (event) => event.seq > 5n && event.seq < 9n],
       [{ types: ['pool.created', 'lease.quarantined'] }, (event) => /^pool|quarantined/.test(event.type)],
+      [{ types: ['lease.quarantined', 'lease.reaped'] }, (event) => /quarantined|reaped/.test(event.type)],
       [{ leaseId: lease.leaseId }, (event) => event.lease?.leaseId === lease.leaseId],
       [{ address: lease.address }, (event) => event.lease?.address === lease.address],
       [{ address: inBlock }, (event) => event.lease?.address === lease.address],

@@ -145,6 +145,44 @@ describe('sources', () => {
     expect(await live('EnableSource', { network, id: 'n1' })).toMatchObject({ placed: 0, listed: 0 })
   })
 
+  test('a dry run of enabling foresees what the next list does, and does none of it', async () => {
+    const { network, declared, reserve } = await world()
+    const source = 'n1'
+    await live('RegisterSource', { ...declared, id: source, sight: { ...declared.sight, node: 'n1' } })
+    const held = await reserve('a', { node: 'n1' })
+    const other = await reserve('b', { node: 'n1' })
+    const { sequence, head, begunAt } = await live('BeginSnapshot', { network, source })
+    const entries = [
+      pod(held.address, 'a'),
+      pod(other.address, 'thief'),
+      pod('10.0.0.9', 'c'),
+      { address: '10.0.0.8', kind: 'vm', name: 'v' },
+    ]
+    await live('ReportSnapshot', {
+      network,
+      source,
+      epoch: 'e1',
+      sequence,
+      head,
+      begunAt,
+      complete: true,
+      entries,
+    })
+    const before = (await ok('NetworkService/GetNetwork', { name: network })).network.head
+    const looked = await live('EnableSource', { network, id: source, validateOnly: true })
+    expect(looked).toMatchObject({
+      source: { id: source, state: 'ENABLED' },
+      placed: 2,
+      listed: 2,
+      foreseen: { adopted: 1, quarantined: 2, confirmed: 1, omitted: 0 },
+    })
+    expect((await ok('NetworkService/GetNetwork', { name: network })).network.head).toBe(before)
+    expect((await live('GetSource', { network, id: source })).source.state).toBe('REGISTERED')
+    const done = await live('EnableSource', { network, id: source })
+    expect(done).toMatchObject({ placed: 2, listed: 2 })
+    expect(done.foreseen).toBeUndefined()
+  })
+
   test('retiring says what is no longer missed, and what is no longer seen', async () => {
     const { network, report, reserve } = await world()
     const lease = await reserve('a')

@@ -232,6 +232,7 @@ const SAID: readonly (readonly [line: string, method: string, request: object])[
   ],
   ['source enable s', 'EnableSource', { id: 's' }],
   ['source enable s --accept-unlisted', 'EnableSource', { id: 's', acceptUnlisted: true }],
+  ['source enable s --dry-run', 'EnableSource', { id: 's', validateOnly: true }],
   ['source retire s --request-id r', 'RetireSource', { id: 's', requestId: 'r' }],
   ['source list --node n --state enabled', 'ListSources', { node: 'n', states: ['ENABLED'] }],
   ['source show s', 'GetSource', { id: 's' }],
@@ -276,6 +277,14 @@ const SAID: readonly (readonly [line: string, method: string, request: object])[
   ['lease history default/42', 'GetLeaseHistory', { leaseId: 'default/42', descending: true }],
   ['explain 10.0.0.7 --at 12', 'ExplainAddress', { address: '10.0.0.7', seq: '12' }],
   ['as-of 2026-11-20T03:12:00Z --pool p', 'ListLeasesAsOf', { time: '2026-11-20T03:12:00Z', pool: 'p' }],
+  ['map 10.0.0.0/24 --at 12', 'GetAddressMap', { cidr: '10.0.0.0/24', seq: '12' }],
+  ['find web-', 'Find', { text: 'web-' }],
+  ['pool trend', 'ListPoolTrends', {}],
+  [
+    'pool trend web --samples 5 --from 2026-11-20 --to 2026-11-21',
+    'ListPoolTrends',
+    { pool: 'web', samples: 5, from: '2026-11-20T00:00:00Z', to: '2026-11-21T00:00:00Z' },
+  ],
   ['verify --server --network n', 'VerifyNetwork', { network: 'n' }],
 ]
 

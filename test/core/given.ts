@@ -264,7 +264,6 @@ export const reserve =
     liveAddresses: [],
     confirmWithinMs: null,
     confirmed: false,
-    validateOnly: false,
     ...(by !== undefined && { actor: { name: by, node: null } }),
     ...options,
   })

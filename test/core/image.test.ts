@@ -201,7 +201,6 @@ const tiny: Step = [network, pool('10.0.0.0/30', { cooldownMs: 0 })]
 const two: Step = [reserve('a/1'), reserve('b/1'), release('a/1'), release('b/1')]
 const ended: Step = [tiny, two, named('a/2'), release('a/2')]
 const both = { liveAddresses: [IT, '10.0.0.2'] }
-const asks = reserve('x/1', { ...both, validateOnly: true })
 const all = command({ type: 'allOrNothing', items: [reserve('x/1', both)()] }) as One
 const closed: Step = [room, release('x/1'), after(POLICY.retryHorizonMs)]
 const superseded: Step = [room, x, reserve('x/2')]
@@ -227,7 +226,6 @@ test.each<[string, Step, One, string]>([
   ['a promise expires that only a retired source saw', [dry, after(HOUR)], expire(IT), '10.0.0.1 REAPED #3'],
   ['a new pool leases what is listed as ended', poolAfter(sees(`w/1@${IT}!`)), x, '10.0.0.1 ACTIVE #7'],
   ['… and not as live as well', poolAfter(sees(`w/1@${IT}!`, `y/1@${IT}`)), x, '10.0.0.2 ACTIVE #7'],
-  ['a Reserve that only asks quarantines nothing', tiny, asks, 'POOL_EXHAUSTED'],
   ['nor does a batch that is refused', tiny, all, 'POOL_EXHAUSTED'],
   ['a Release is repeated: it promised nothing', [room, x, ends], ends, '10.0.0.1 RELEASED #3'],
   ['a request without an id repeats none', [room, twice(x, 'null')], other, '10.0.0.2 RESERVED #4'],

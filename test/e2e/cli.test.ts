@@ -133,7 +133,7 @@ test('quarantine and reap say why; a reap names the version that was looked at',
     metadata: { version: lease.version },
   })
   const looking = await run(`reap ${lease.leaseId} --why w --dry-run`)
-  expect(looking).toMatchObject({ code: 0, stdout: expect.stringMatching(/state +QUARANTINED/) })
+  expect(looking).toMatchObject({ code: 0, stdout: expect.stringMatching(/state +ENDED/) })
   expect(await run(`reap ${lease.leaseId} --why w`)).toMatchObject({
     code: 2,
     stderr: expect.stringContaining('Say --version'),

@@ -74,7 +74,6 @@ export class Agents {
       liveAddresses: [],
       confirmWithinMs: null,
       confirmed: true,
-      validateOnly: false,
     }
     this.#send(command, (answer) => {
       const lease: LeaseView | undefined =

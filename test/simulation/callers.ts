@@ -133,7 +133,7 @@ export class Callers {
     const world = this.#world
     const { cause, requestId, actor } = item
     const by = `${cause} ${actor.name}`
-    const isAlone = requestId !== null || isDelicate(item) || ('validateOnly' in item && item.validateOnly)
+    const isAlone = requestId !== null || isDelicate(item)
     if (!world.has('callsHoldTogether') || isAlone || world.chance(0.5)) {
       this.send(item, answered)
       return
@@ -239,7 +239,6 @@ export class Callers {
       liveAddresses: [],
       confirmWithinMs: null,
       confirmed: false,
-      validateOnly: false,
       ...rest,
     }
   }
@@ -256,14 +255,15 @@ export class Callers {
       : life.isBound && life.token === 0 && life.owner.incarnation !== ''
         ? requestOf('reserve', life.owner)
         : `reserve ${life.id} ${this.#calls}`
+    const confirmed = confirmWithinMs === null && world.chance(0.3)
+    const isDry = world.chance(0.02)
     const command = this.#reserveCommand(life, life.node, {
       address,
       requestId,
       // Twenty in a row, so that a Reserve that meets one meets them all.
       liveAddresses: seesGhosts ? Array.from({ length: 20 }, (_, i) => `10.0.0.${ghost + i}`) : [],
       confirmWithinMs,
-      confirmed: confirmWithinMs === null && world.chance(0.3),
-      validateOnly: world.chance(0.02),
+      confirmed,
     })
     // Counted from the first time that it was asked for: a repeated request is answered as it was.
     const asked = world.now
@@ -274,13 +274,13 @@ export class Callers {
     }
     const ask = (attempt: number): void => {
       if (life.state !== 'asking') return
-      this.#sendItem(command, (answer) => {
+      const answered: Answered = (answer) => {
         if (life.state !== 'asking') return
         const leases = leasesOf(answer)
         const mayHelp =
           answer === undefined || (attempt === 0 && 'reason' in answer && answer.retryAfterMs !== undefined)
         const isGiven = leases.length > 0 && leases.every(({ state }) => state !== 'QUARANTINED')
-        if (isGiven && !command.validateOnly) this.#promised(life, leases, deadlineOf(leases))
+        if (isGiven) this.#promised(life, leases, deadlineOf(leases))
         else if (answer === undefined && life.isBound)
           this.agents!.take(life, (spare) => {
             if (life.state !== 'asking') return
@@ -290,7 +290,9 @@ export class Callers {
           })
         else if (attempt < 3 && mayHelp) world.at(world.between(SECOND, 15 * SECOND), () => ask(attempt + 1))
         else this.#end(life, 'without an address')
-      })
+      }
+      if (isDry) this.send({ ...command, requestId: null, type: 'dryRun', items: [command] }, answered)
+      else this.#sendItem(command, answered)
     }
     ask(0)
   }

@@ -530,9 +530,7 @@ export class Checks {
         : [],
     )
     if (losses !== this.losses) return
-    const isCommitted = !(type === 'reserve' && command.validateOnly)
-    if (requestId !== null && isCommitted && given.some(({ lease }) => lease.version > 0))
-      this.#answered.add(keyOf(command))
+    if (requestId !== null && given.some(({ lease }) => lease.version > 0)) this.#answered.add(keyOf(command))
     for (const { item, lease } of given) {
       const { fencingToken, version, address, leaseId, reused } = lease
       if (version === 0) continue
@@ -554,7 +552,6 @@ export class Checks {
 
   /** What an accepted command asked for is so, where nothing has happened to its leases since. */
   #checkDone(item: Command, leases: readonly LeaseView[]): void {
-    if (item.type === 'reserve' && item.validateOnly) return
     const never: Never = (is, why) => {
       if (is) this.fail(`${item.type} by ${item.traceId} was accepted, and ${why}`)
     }

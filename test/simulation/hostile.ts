@@ -46,7 +46,6 @@ export function forgedCommand(world: World, { name: node }: Node, { owner }: Lif
       liveAddresses: [],
       confirmWithinMs: null,
       confirmed: world.chance(0.5),
-      validateOnly: false,
     }),
   ])()
 }

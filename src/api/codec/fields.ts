@@ -150,6 +150,13 @@ export function required<T>(value: T | '' | null | undefined, path: string, what
   throw invalidField(path, `required: ${what ?? REQUIRED[field] ?? 'it has no default'}`)
 }
 
+type Reasoned = { readonly why: string; readonly validateOnly?: boolean }
+
+/** Why an operator acts. Who only looks need not know yet. */
+export function reason({ why, validateOnly = false }: Reasoned): string {
+  return validateOnly ? why : required(why, 'why')
+}
+
 export function excluding(path: string, one: string, other: string): never {
   throw invalidField(path, `give ${one} or ${other}, not both`)
 }

@@ -71,6 +71,10 @@ export function holdsView(network: NetworkState): readonly View<networkPb.Hold>[
     .sort((a, b) => a.since - b.since)
 }
 
+export function usageView(usage: Usage): View<poolPb.PoolUsage> {
+  return { ...usage, excluded: usage.size - usage.allocatable }
+}
+
 /** `usage` is null of a pool that is gone, or has changed since. */
 export function poolView(
   network: string,
@@ -84,7 +88,7 @@ export function poolView(
     nodeLimit: settings.nodeLimit ?? 0,
     network,
     id: view.poolId,
-    usage: usage && { ...usage, excluded: usage.size - usage.allocatable },
+    usage: usage && usageView(usage),
     reapPolicy: reapPolicy(settings.reapPolicy),
   }
 }

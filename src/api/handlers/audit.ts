@@ -1,10 +1,22 @@
+import { formatAddress, formatCidr, isMalformed, parseCidr, readAddress } from '../../core/address.ts'
 import { EVENT_TYPES } from '../../core/event.ts'
 import { unknownLease } from '../../core/refusal.ts'
 import type * as pb from '../../gen/ipledger/v1/audit_pb.ts'
+import { EVERY_LEASE, type LeaseFilter } from '../../ledger/read-leases.ts'
 import type { Beyond, HistoryPage, Moment, Range } from '../../ledger/read-log.ts'
+import type { Reads } from '../../ledger/reads.ts'
 import type { Decoded } from '../codec/decode-request.ts'
 import { Refused, refused } from '../codec/errors.ts'
-import { address, cidrOrAddress, excluding, ipAddress, knownTexts, oneOf, required } from '../codec/fields.ts'
+import {
+  address,
+  cidrOrAddress,
+  excluding,
+  ipAddress,
+  knownTexts,
+  oneOf,
+  required,
+  text,
+} from '../codec/fields.ts'
 import { notOurs, pageOf } from '../codec/page-token.ts'
 import { eventView, holderView, pastLeaseView } from '../codec/views.ts'
 import { checkHead, type Declarations, ofNetwork, poolNotFound, type Scoped } from '../method.ts'
@@ -85,6 +97,25 @@ export const auditMethods: Declarations<typeof pb.AuditService> = {
       return { ...found, time: found.at, steps: found.steps.map((step) => ({ ...step, time: step.at })) }
     },
   },
+  getAddressMap: {
+    roles: READERS,
+    async answer(request, { network }, { reads }) {
+      const cidr = cidrOrAddress(required(request.cidr, 'cidr'), 'cidr')
+      const moment = readMoment(request)
+      const { at: time, ...map } = notBeyond(
+        ofNetwork(await reads.addressMap(network, cidr, moment), network),
+        moment,
+      )
+      return { ...map, time }
+    },
+  },
+  find: {
+    roles: READERS,
+    async answer(request, { network }, { reads }) {
+      const words = text(required(request.text.trim(), 'text'), 'text')
+      return { matches: await matchesOf(reads, network, words) }
+    },
+  },
   verifyNetwork: {
     roles: READERS,
     async answer(_request, { network }, { reads }) {
@@ -93,6 +124,31 @@ export const auditMethods: Declarations<typeof pb.AuditService> = {
       throw refused('OVERLOADED', 'this process verifies another network; one is done at a time', {}, 5_000)
     },
   },
+}
+
+/** What a text is by its form, else what has such a name, else the owner that has it as its uid. */
+async function matchesOf(reads: Reads, network: string, words: string) {
+  const matched = (kind: string, name: string, address = '') => [{ kind, name, address }]
+  const cidr = parseCidr(words)
+  if (!isMalformed(cidr)) return matched('CIDR', formatCidr(cidr))
+  const address = readAddress(words)
+  if (address !== null) return matched('ADDRESS', formatAddress(address))
+  const [, its = '', token] = /^(.*)\/([1-9][0-9]{0,15})$/.exec(words) ?? []
+  if (token !== undefined && its === network) {
+    const found = await reads.leaseByToken(network, Number(token))
+    const record = found?.lease ?? found?.ended
+    if (record) return matched('LEASE', words, record.address)
+  }
+  const named = ofNetwork(await reads.named(network, words), network)
+  const [, key, value] = /^([^=]+)=(.*)$/.exec(words) ?? []
+  const isThere = async (filter: Partial<LeaseFilter>) => {
+    const page = { after: null, size: 1 }
+    return (await reads.leases(network, { ...EVERY_LEASE, ...filter }, page))!.leases.length > 0
+  }
+  if (key !== undefined && (await isThere({ labels: { [key]: value! } })))
+    return [...matched('LABEL', words), ...named]
+  if (named.length > 0) return named
+  return (await isThere({ ownerUid: words })) ? matched('UID', words) : []
 }
 
 type LogPage = ReturnType<typeof logPage>

@@ -7,7 +7,7 @@ import type * as pb from '../../gen/ipledger/v1/lease_pb.ts'
 import type { Decoded } from '../codec/decode-request.ts'
 import { invalidField, itemErrorView, Refused } from '../codec/errors.ts'
 import { leaseView } from '../codec/views.ts'
-import { type Backend, type Content, commandOf, type Scoped, scoped, submit } from '../method.ts'
+import { type Backend, type Content, commandOf, dryRun, type Scoped, scoped, submit } from '../method.ts'
 import { decodeConfirm, decodeRelease, decodeReserve } from './decode-lease.ts'
 
 type Item = { readonly network: string; readonly requestId: string; readonly leaseId?: string }
@@ -72,7 +72,7 @@ async function eachAlone(
     )
   }
   const sound = items.flatMap((item) => (item instanceof Refused ? [] : [item]))
-  const outcomes = (await dryRun(sound, call, backend)).values()
+  const outcomes = (await dryRun(backend, sound, call)).values()
   return items.map((item) => (item instanceof Refused ? item : outcomes.next().value!))
 }
 
@@ -88,18 +88,9 @@ async function allOrNothing(
   })
   const same = sound.map(({ actor: _actor, traceId: _traceId, ...rest }) => rest)
   const all = commandOf(call, requestId, { type: 'allOrNothing', items: sound }, same)
-  const [answer] = validateOnly ? await dryRun([all], call, backend) : [await submit(backend, all, call)]
+  const [answer] = validateOnly ? await dryRun(backend, [all], call) : [await submit(backend, all, call)]
   if (answer instanceof Refused) throw answer
   return answer!.items ?? []
-}
-
-async function dryRun(
-  items: Command<'dryRun'>['items'],
-  call: Scoped,
-  backend: Backend,
-): Promise<readonly Outcome[]> {
-  const { outcomes = [] } = await submit(backend, commandOf(call, '', { type: 'dryRun', items }), call)
-  return outcomes.map((one) => ('reason' in one ? new Refused(one) : one))
 }
 
 function refusalOf(error: unknown): Refused {

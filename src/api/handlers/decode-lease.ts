@@ -10,7 +10,7 @@ import type { Content, Scoped } from '../method.ts'
 import { checkNode } from '../rights.ts'
 
 export function decodeReserve(request: Decoded<pb.ReserveRequest>, call: Scoped): Content<'reserve'> {
-  const { liveAddresses, confirmWithinMs = null, confirmed, validateOnly } = request
+  const { liveAddresses, confirmWithinMs = null, confirmed } = request
   const { owner, settings } = requiredOwner(request.owner, call, DEFAULT_INTERFACE)
   return {
     type: 'reserve',
@@ -20,7 +20,6 @@ export function decodeReserve(request: Decoded<pb.ReserveRequest>, call: Scoped)
     liveAddresses,
     confirmWithinMs,
     confirmed,
-    validateOnly,
   }
 }
 

@@ -3,7 +3,7 @@ import type { LeaseState, QuarantineReason } from '../../core/event.ts'
 import { unknownLease } from '../../core/refusal.ts'
 import type { LeaseService } from '../../gen/ipledger/v1/lease_pb.ts'
 import { invalidField, Refused, refused } from '../codec/errors.ts'
-import { address, excluding, ipAddress, oneOf, optionalCidr, required } from '../codec/fields.ts'
+import { address, excluding, ipAddress, oneOf, optionalCidr, reason, required } from '../codec/fields.ts'
 import { pageOf } from '../codec/page-token.ts'
 import { leaseView } from '../codec/views.ts'
 import { type Declarations, ofNetwork, poolNotFound } from '../method.ts'
@@ -31,12 +31,12 @@ export const leaseMethods: Declarations<typeof LeaseService> = {
   batchRelease: { roles: ORCHESTRATORS, answer: batchRelease },
   quarantine: {
     roles: ORCHESTRATORS,
-    decode({ leaseId, address, why }, { token }) {
+    decode({ leaseId, address, ...given }, { token }) {
       oneOf(['address', address], ['leaseId', leaseId])
       return {
         type: 'quarantine',
         target: token === null ? { address } : { token },
-        why: required(why, 'why'),
+        why: reason(given),
       }
     },
     view: onlyLease,
@@ -53,8 +53,8 @@ export const leaseMethods: Declarations<typeof LeaseService> = {
   },
   reap: {
     roles: ADMINS,
-    decode({ version, head, node, leaseId, why: given }, { caller, token }) {
-      const why = required(given, 'why')
+    decode({ version, head, node, leaseId, ...given }, { caller, token }) {
+      const why = reason(given)
       if (node === '') {
         if (head !== 0) throw invalidField('head', 'is only for a reap by node; give version')
         return {

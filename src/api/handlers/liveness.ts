@@ -14,13 +14,14 @@ import type { SourceState } from '../../core/image.ts'
 import { POLICY } from '../../core/policy.ts'
 import type * as pb from '../../gen/ipledger/v1/liveness_pb.ts'
 import { attentionToLeases } from '../../ledger/read-attention.ts'
+import { EVERY_LEASE } from '../../ledger/read-leases.ts'
 import { asking, type Reads } from '../../ledger/reads.ts'
 import type { Reporting, Verdict } from '../../sources/report.ts'
 import { checkAllowed, checkDeclaration, missingEntry } from '../../sources/settings.ts'
 import { endedAt, sentence } from '../../sources/source.ts'
 import type { Decoded } from '../codec/decode-request.ts'
 import { invalidField, Refused, refused } from '../codec/errors.ts'
-import { address, excluding, ipAddress, knownTexts, optionalCidr, required } from '../codec/fields.ts'
+import { address, excluding, ipAddress, knownTexts, optionalCidr, reason, required } from '../codec/fields.ts'
 import { pageOf } from '../codec/page-token.ts'
 import { holdsView, leaseView, sightingView, sourceView, verificationView } from '../codec/views.ts'
 import { accepted, type Backend, type Declarations, ofNetwork, poolNotFound, type Scoped } from '../method.ts'
@@ -31,8 +32,6 @@ import { reconcile as judgeLeases } from './reconcile.ts'
 const SETTINGS_BYTES = 16 * 1024
 const DETAIL_BYTES = 1_024
 
-const NO_OWNER = { ownerKind: null, ownerName: null, ownerUid: null }
-const EVERY_LEASE = { ...NO_OWNER, states: [], quarantineReasons: [], node: null, labels: {} }
 const NOT_READ = { freshness: null, failure: null, failingSince: null }
 
 export const livenessMethods: Declarations<typeof pb.LivenessService> = {
@@ -73,10 +72,10 @@ export const livenessMethods: Declarations<typeof pb.LivenessService> = {
   },
   resumeHold: {
     roles: ADMINS,
-    decode: ({ cause, why }) => ({
+    decode: ({ cause, ...given }) => ({
       type: 'resumeHold',
       hold: (cause as HoldCause | undefined) ?? null,
-      why: required(why, 'why'),
+      why: reason(given),
     }),
     view: ({ network }) => ({ holds: holdsView(network!.network) }),
   },
@@ -205,10 +204,10 @@ const namedSource = (reads: Reads, network: string, id: string) =>
 
 /** As the command left it, with its reports if they can be read. */
 async function viewOf(answer: Answer, { network }: Scoped, { ledger, reads }: Backend) {
-  const { source, placed, listed, unwitnessed, unlisted } = answer
+  const { source, placed, listed, unwitnessed, unlisted, foreseen } = answer
   const found = await namedSource(reads, network, source!.declaration.id).catch(() => null)
   const view = sourceView(network, { ...NOT_READ, ...found?.[0], source: source! }, ledger.now())
-  return { source: view, placed, listed, unwitnessed, unlisted }
+  return { source: view, placed, listed, unwitnessed, unlisted, foreseen }
 }
 
 async function requiredSource(reads: Reads, network: string, id: string): Promise<string | null> {

@@ -1,7 +1,7 @@
 import { recoveryOf } from '../../core/attention.ts'
 import type { Answer } from '../../core/command.ts'
 import { type NetworkService, UpdateNetworkRequestSchema } from '../../gen/ipledger/v1/network_pb.ts'
-import { networkName, required } from '../codec/fields.ts'
+import { networkName, reason, required } from '../codec/fields.ts'
 import { pageOf } from '../codec/page-token.ts'
 import { networkView } from '../codec/views.ts'
 import { changedFields, type Declarations, ofNetwork } from '../method.ts'
@@ -40,9 +40,9 @@ export const networkMethods: Declarations<typeof NetworkService> = {
   },
   endRecovery: {
     roles: ADMINS,
-    decode({ network, why }) {
+    decode({ network, ...given }) {
       required(network, 'network')
-      return { type: 'endRecovery', why: required(why, 'why') }
+      return { type: 'endRecovery', why: reason(given) }
     },
     view,
   },

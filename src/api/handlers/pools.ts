@@ -6,7 +6,7 @@ import type { Decoded } from '../codec/decode-request.ts'
 import { invalidField } from '../codec/errors.ts'
 import { optionalCidr, poolName, required } from '../codec/fields.ts'
 import { pageOf } from '../codec/page-token.ts'
-import { poolView } from '../codec/views.ts'
+import { poolView, usageView } from '../codec/views.ts'
 import {
   accepted,
   type Backend,
@@ -17,6 +17,9 @@ import {
   type Scoped,
 } from '../method.ts'
 import { ADMINS, READERS } from '../rights.ts'
+
+const SAMPLED_MS = 6 * 3_600_000
+const MOST_SAMPLES = 500
 
 export const poolMethods: Declarations<typeof pb.PoolService> = {
   createPool: {
@@ -72,6 +75,24 @@ export const poolMethods: Declarations<typeof pb.PoolService> = {
       const { pools, head } = ofNetwork(await reads.pools(network, filter), network)
       const { items, nextPageToken } = page.cut(pools, ({ pool }) => pool.name)
       return { pools: items.map(({ pool, usage }) => poolView(network, pool, usage)), nextPageToken, head }
+    },
+  },
+  listPoolTrends: {
+    roles: READERS,
+    async answer(request, { network }, { ledger, reads }) {
+      const { pool, samples: steps, to = ledger.now(), from = to - SAMPLED_MS } = request
+      if (from >= to) throw invalidField('from', 'must be before `to`, which is now if it is not given')
+      if (steps > MOST_SAMPLES) throw invalidField('samples', `must be at most ${MOST_SAMPLES}`)
+      const page = pageOf(request, poolName)
+      const filter = { pool: pool || null, after: page.after, limit: page.size + 1, from, to, steps }
+      const { trends, countedFrom } = ofNetwork(await reads.trends(network, filter), network)
+      if (pool !== '' && trends.length === 0) throw poolNotFound(network, pool)
+      const { items, nextPageToken } = page.cut(trends, (last) => last.pool)
+      const sampled = items.map(({ samples, ...trend }) => ({
+        ...trend,
+        samples: samples.map(({ time, usage }) => ({ time, usage: usageView(usage) })),
+      }))
+      return { trends: sampled, nextPageToken, countedFrom }
     },
   },
 }

@@ -18,7 +18,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file ipledger/v1/audit.proto.
  */
 export const file_ipledger_v1_audit: GenFile = /*@__PURE__*/
-  fileDesc("ChdpcGxlZGdlci92MS9hdWRpdC5wcm90bxILaXBsZWRnZXIudjEiYAoQQ2xvc2VkQXR0YWNobWVudBIhCgVvd25lchgBIAEoCzISLmlwbGVkZ2VyLnYxLk93bmVyEikKBXVudGlsGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLvAgoFRXZlbnQSDwoHbmV0d29yaxgBIAEoCRILCgNzZXEYAiABKAQSDAoEdHlwZRgDIAEoCRIoCgR0aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVhY3RvchgFIAEoCRINCgVjYXVzZRgGIAEoCRIhCgVsZWFzZRgHIAEoCzISLmlwbGVkZ2VyLnYxLkxlYXNlEh8KBHBvb2wYCCABKAsyES5pcGxlZGdlci52MS5Qb29sEi4KEG5ldHdvcmtfc2V0dGluZ3MYCSABKAsyFC5pcGxlZGdlci52MS5OZXR3b3JrEi0KBmNsb3NlZBgKIAEoCzIdLmlwbGVkZ2VyLnYxLkNsb3NlZEF0dGFjaG1lbnQSKQoIZXZpZGVuY2UYCyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhIKCnJlcXVlc3RfaWQYDCABKAkSEAoIdHJhY2VfaWQYDSABKAki3wIKEUxpc3RFdmVudHNSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSEQoJYWZ0ZXJfc2VxGAIgASgEEhcKCmJlZm9yZV9zZXEYAyABKARIAIgBARIPCgdhZGRyZXNzGAQgASgJEhIKCm93bmVyX2tpbmQYBSABKAkSEgoKb3duZXJfbmFtZRgGIAEoCRIQCghsZWFzZV9pZBgHIAEoCRINCgV0eXBlcxgIIAMoCRIRCglwYWdlX3NpemUYCSABKA0SEgoKcGFnZV90b2tlbhgKIAEoCRISCgpkZXNjZW5kaW5nGAsgASgIEigKBGZyb20YDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiYKAnRvGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCg9pbmNsdWRlX3NvdXJjZXMYDiABKAhCDQoLX2JlZm9yZV9zZXEiXwoSTGlzdEV2ZW50c1Jlc3BvbnNlEiIKBmV2ZW50cxgBIAMoCzISLmlwbGVkZ2VyLnYxLkV2ZW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIMCgRoZWFkGAMgASgEIj8KDEhpc3RvcnlFbnRyeRIhCgVldmVudBgBIAEoCzISLmlwbGVkZ2VyLnYxLkV2ZW50EgwKBHdoYXQYAiABKAki3wIKBkhvbGRlchIQCghsZWFzZV9pZBgBIAEoCRIPCgdhZGRyZXNzGAIgASgJEhUKDXByZWZpeF9sZW5ndGgYAyABKA0SDAoEcG9vbBgEIAEoCRIhCgVvd25lchgFIAEoCzISLmlwbGVkZ2VyLnYxLk93bmVyEhAKCGZyb21fc2VxGAYgASgEEi0KCWZyb21fdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIYmVnYW5fYXMYCCABKAkSEAoIZ2l2ZW5fYnkYCSABKAkSEQoJdW50aWxfc2VxGAogASgEEi4KCnVudGlsX3RpbWUYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGVuZGVkX2FzGAwgASgJEjAKDGF2YWlsYWJsZV9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAikgIKGEdldEFkZHJlc3NIaXN0b3J5UmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEg8KB2FkZHJlc3MYAiABKAkSDAoEY2lkchgDIAEoCRIoCgRmcm9tGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBImCgJ0bxgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJYWZ0ZXJfc2VxGAYgASgEEhcKCmJlZm9yZV9zZXEYByABKARIAIgBARIRCglwYWdlX3NpemUYCCABKA0SEgoKcGFnZV90b2tlbhgJIAEoCRISCgpkZXNjZW5kaW5nGAogASgIQg0KC19iZWZvcmVfc2VxIpQBChlHZXRBZGRyZXNzSGlzdG9yeVJlc3BvbnNlEioKB2VudHJpZXMYASADKAsyGS5pcGxlZGdlci52MS5IaXN0b3J5RW50cnkSJAoHaG9sZGVycxgCIAMoCzITLmlwbGVkZ2VyLnYxLkhvbGRlchIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkSDAoEaGVhZBgEIAEoBCJlChZHZXRMZWFzZUhpc3RvcnlSZXF1ZXN0EhAKCGxlYXNlX2lkGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoDRISCgpwYWdlX3Rva2VuGAMgASgJEhIKCmRlc2NlbmRpbmcYBCABKAgikgEKF0dldExlYXNlSGlzdG9yeVJlc3BvbnNlEioKB2VudHJpZXMYASADKAsyGS5pcGxlZGdlci52MS5IaXN0b3J5RW50cnkSJAoHaG9sZGVycxgCIAMoCzITLmlwbGVkZ2VyLnYxLkhvbGRlchIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkSDAoEaGVhZBgEIAEoBCKhAQoVTGlzdExlYXNlc0FzT2ZSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSEAoDc2VxGAIgASgESACIAQESKAoEdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEcG9vbBgEIAEoCRIRCglwYWdlX3NpemUYBSABKA0SEgoKcGFnZV90b2tlbhgGIAEoCUIGCgRfc2VxIpoBChZMaXN0TGVhc2VzQXNPZlJlc3BvbnNlEiIKBmxlYXNlcxgBIAMoCzISLmlwbGVkZ2VyLnYxLkxlYXNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRILCgNzZXEYAyABKAQSKAoEdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEaGVhZBgFIAEoBCJ9ChVFeHBsYWluQWRkcmVzc1JlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIPCgdhZGRyZXNzGAIgASgJEhAKA3NlcRgDIAEoBEgAiAEBEigKBHRpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgYKBF9zZXEifQoLRXhwbGFpblN0ZXASCwoDc2VxGAEgASgEEigKBHRpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHdoYXQYAyABKAkSKQoIZXZpZGVuY2UYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0ItABChZFeHBsYWluQWRkcmVzc1Jlc3BvbnNlEg4KBmFuc3dlchgBIAEoCRINCgVzdGF0ZRgCIAEoCRILCgNzZXEYAyABKAQSKAoEdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJwoFc3RlcHMYBSADKAsyGC5pcGxlZGdlci52MS5FeHBsYWluU3RlcBIpCghldmlkZW5jZRgGIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDAoEaGVhZBgHIAEoBCInChRWZXJpZnlOZXR3b3JrUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJIm0KDVZlcmlmeUZpbmRpbmcSDAoEd2hhdBgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEg8KB2FkZHJlc3MYAyABKAkSCwoDc2VxGAQgASgEEhAKCGV4cGVjdGVkGAUgASgJEg0KBWZvdW5kGAYgASgJIr8BChVWZXJpZnlOZXR3b3JrUmVzcG9uc2USDwoHbmV0d29yaxgBIAEoCRIQCghjb21wbGV0ZRgCIAEoCBIQCghmcm9tX3NlcRgDIAEoBBIUCgx2ZXJpZmllZF9zZXEYBCABKAQSDgoGZGlnZXN0GAUgASgJEgwKBGhlYWQYBiABKAQSLAoIZmluZGluZ3MYByADKAsyGi5pcGxlZGdlci52MS5WZXJpZnlGaW5kaW5nEg8KB29taXR0ZWQYCCABKAQyywQKDEF1ZGl0U2VydmljZRJSCgpMaXN0RXZlbnRzEh4uaXBsZWRnZXIudjEuTGlzdEV2ZW50c1JlcXVlc3QaHy5pcGxlZGdlci52MS5MaXN0RXZlbnRzUmVzcG9uc2UiA5ACARJnChFHZXRBZGRyZXNzSGlzdG9yeRIlLmlwbGVkZ2VyLnYxLkdldEFkZHJlc3NIaXN0b3J5UmVxdWVzdBomLmlwbGVkZ2VyLnYxLkdldEFkZHJlc3NIaXN0b3J5UmVzcG9uc2UiA5ACARJhCg9HZXRMZWFzZUhpc3RvcnkSIy5pcGxlZGdlci52MS5HZXRMZWFzZUhpc3RvcnlSZXF1ZXN0GiQuaXBsZWRnZXIudjEuR2V0TGVhc2VIaXN0b3J5UmVzcG9uc2UiA5ACARJeCg5MaXN0TGVhc2VzQXNPZhIiLmlwbGVkZ2VyLnYxLkxpc3RMZWFzZXNBc09mUmVxdWVzdBojLmlwbGVkZ2VyLnYxLkxpc3RMZWFzZXNBc09mUmVzcG9uc2UiA5ACARJeCg5FeHBsYWluQWRkcmVzcxIiLmlwbGVkZ2VyLnYxLkV4cGxhaW5BZGRyZXNzUmVxdWVzdBojLmlwbGVkZ2VyLnYxLkV4cGxhaW5BZGRyZXNzUmVzcG9uc2UiA5ACARJbCg1WZXJpZnlOZXR3b3JrEiEuaXBsZWRnZXIudjEuVmVyaWZ5TmV0d29ya1JlcXVlc3QaIi5pcGxlZGdlci52MS5WZXJpZnlOZXR3b3JrUmVzcG9uc2UiA5ACAWIGcHJvdG8z", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_ipledger_v1_network, file_ipledger_v1_pool, file_ipledger_v1_types]);
+  fileDesc("ChdpcGxlZGdlci92MS9hdWRpdC5wcm90bxILaXBsZWRnZXIudjEiYAoQQ2xvc2VkQXR0YWNobWVudBIhCgVvd25lchgBIAEoCzISLmlwbGVkZ2VyLnYxLk93bmVyEikKBXVudGlsGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLvAgoFRXZlbnQSDwoHbmV0d29yaxgBIAEoCRILCgNzZXEYAiABKAQSDAoEdHlwZRgDIAEoCRIoCgR0aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVhY3RvchgFIAEoCRINCgVjYXVzZRgGIAEoCRIhCgVsZWFzZRgHIAEoCzISLmlwbGVkZ2VyLnYxLkxlYXNlEh8KBHBvb2wYCCABKAsyES5pcGxlZGdlci52MS5Qb29sEi4KEG5ldHdvcmtfc2V0dGluZ3MYCSABKAsyFC5pcGxlZGdlci52MS5OZXR3b3JrEi0KBmNsb3NlZBgKIAEoCzIdLmlwbGVkZ2VyLnYxLkNsb3NlZEF0dGFjaG1lbnQSKQoIZXZpZGVuY2UYCyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhIKCnJlcXVlc3RfaWQYDCABKAkSEAoIdHJhY2VfaWQYDSABKAki3wIKEUxpc3RFdmVudHNSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSEQoJYWZ0ZXJfc2VxGAIgASgEEhcKCmJlZm9yZV9zZXEYAyABKARIAIgBARIPCgdhZGRyZXNzGAQgASgJEhIKCm93bmVyX2tpbmQYBSABKAkSEgoKb3duZXJfbmFtZRgGIAEoCRIQCghsZWFzZV9pZBgHIAEoCRINCgV0eXBlcxgIIAMoCRIRCglwYWdlX3NpemUYCSABKA0SEgoKcGFnZV90b2tlbhgKIAEoCRISCgpkZXNjZW5kaW5nGAsgASgIEigKBGZyb20YDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiYKAnRvGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCg9pbmNsdWRlX3NvdXJjZXMYDiABKAhCDQoLX2JlZm9yZV9zZXEiXwoSTGlzdEV2ZW50c1Jlc3BvbnNlEiIKBmV2ZW50cxgBIAMoCzISLmlwbGVkZ2VyLnYxLkV2ZW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIMCgRoZWFkGAMgASgEIj8KDEhpc3RvcnlFbnRyeRIhCgVldmVudBgBIAEoCzISLmlwbGVkZ2VyLnYxLkV2ZW50EgwKBHdoYXQYAiABKAki3wIKBkhvbGRlchIQCghsZWFzZV9pZBgBIAEoCRIPCgdhZGRyZXNzGAIgASgJEhUKDXByZWZpeF9sZW5ndGgYAyABKA0SDAoEcG9vbBgEIAEoCRIhCgVvd25lchgFIAEoCzISLmlwbGVkZ2VyLnYxLk93bmVyEhAKCGZyb21fc2VxGAYgASgEEi0KCWZyb21fdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIYmVnYW5fYXMYCCABKAkSEAoIZ2l2ZW5fYnkYCSABKAkSEQoJdW50aWxfc2VxGAogASgEEi4KCnVudGlsX3RpbWUYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGVuZGVkX2FzGAwgASgJEjAKDGF2YWlsYWJsZV9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAikgIKGEdldEFkZHJlc3NIaXN0b3J5UmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEg8KB2FkZHJlc3MYAiABKAkSDAoEY2lkchgDIAEoCRIoCgRmcm9tGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBImCgJ0bxgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJYWZ0ZXJfc2VxGAYgASgEEhcKCmJlZm9yZV9zZXEYByABKARIAIgBARIRCglwYWdlX3NpemUYCCABKA0SEgoKcGFnZV90b2tlbhgJIAEoCRISCgpkZXNjZW5kaW5nGAogASgIQg0KC19iZWZvcmVfc2VxIpQBChlHZXRBZGRyZXNzSGlzdG9yeVJlc3BvbnNlEioKB2VudHJpZXMYASADKAsyGS5pcGxlZGdlci52MS5IaXN0b3J5RW50cnkSJAoHaG9sZGVycxgCIAMoCzITLmlwbGVkZ2VyLnYxLkhvbGRlchIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkSDAoEaGVhZBgEIAEoBCJlChZHZXRMZWFzZUhpc3RvcnlSZXF1ZXN0EhAKCGxlYXNlX2lkGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoDRISCgpwYWdlX3Rva2VuGAMgASgJEhIKCmRlc2NlbmRpbmcYBCABKAgikgEKF0dldExlYXNlSGlzdG9yeVJlc3BvbnNlEioKB2VudHJpZXMYASADKAsyGS5pcGxlZGdlci52MS5IaXN0b3J5RW50cnkSJAoHaG9sZGVycxgCIAMoCzITLmlwbGVkZ2VyLnYxLkhvbGRlchIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkSDAoEaGVhZBgEIAEoBCKhAQoVTGlzdExlYXNlc0FzT2ZSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSEAoDc2VxGAIgASgESACIAQESKAoEdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEcG9vbBgEIAEoCRIRCglwYWdlX3NpemUYBSABKA0SEgoKcGFnZV90b2tlbhgGIAEoCUIGCgRfc2VxIpoBChZMaXN0TGVhc2VzQXNPZlJlc3BvbnNlEiIKBmxlYXNlcxgBIAMoCzISLmlwbGVkZ2VyLnYxLkxlYXNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRILCgNzZXEYAyABKAQSKAoEdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEaGVhZBgFIAEoBCJ9ChVFeHBsYWluQWRkcmVzc1JlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIPCgdhZGRyZXNzGAIgASgJEhAKA3NlcRgDIAEoBEgAiAEBEigKBHRpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgYKBF9zZXEifQoLRXhwbGFpblN0ZXASCwoDc2VxGAEgASgEEigKBHRpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHdoYXQYAyABKAkSKQoIZXZpZGVuY2UYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0ItABChZFeHBsYWluQWRkcmVzc1Jlc3BvbnNlEg4KBmFuc3dlchgBIAEoCRINCgVzdGF0ZRgCIAEoCRILCgNzZXEYAyABKAQSKAoEdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJwoFc3RlcHMYBSADKAsyGC5pcGxlZGdlci52MS5FeHBsYWluU3RlcBIpCghldmlkZW5jZRgGIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDAoEaGVhZBgHIAEoBCInChRWZXJpZnlOZXR3b3JrUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJIm0KDVZlcmlmeUZpbmRpbmcSDAoEd2hhdBgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEg8KB2FkZHJlc3MYAyABKAkSCwoDc2VxGAQgASgEEhAKCGV4cGVjdGVkGAUgASgJEg0KBWZvdW5kGAYgASgJIr8BChVWZXJpZnlOZXR3b3JrUmVzcG9uc2USDwoHbmV0d29yaxgBIAEoCRIQCghjb21wbGV0ZRgCIAEoCBIQCghmcm9tX3NlcRgDIAEoBBIUCgx2ZXJpZmllZF9zZXEYBCABKAQSDgoGZGlnZXN0GAUgASgJEgwKBGhlYWQYBiABKAQSLAoIZmluZGluZ3MYByADKAsyGi5pcGxlZGdlci52MS5WZXJpZnlGaW5kaW5nEg8KB29taXR0ZWQYCCABKAQieQoUR2V0QWRkcmVzc01hcFJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIMCgRjaWRyGAIgASgJEhAKA3NlcRgDIAEoBEgAiAEBEigKBHRpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgYKBF9zZXEiiwEKCk1hcEFkZHJlc3MSDwoHYWRkcmVzcxgBIAEoCRINCgVzdGF0ZRgCIAEoCRIVCg1wcmVmaXhfbGVuZ3RoGAMgASgNEhAKCGxlYXNlX2lkGAQgASgJEhIKCm93bmVyX2tpbmQYBSABKAkSEgoKb3duZXJfbmFtZRgGIAEoCRIMCgRub2RlGAcgASgJIjYKCE1hcFJhbmdlEg0KBWZpcnN0GAEgASgJEgwKBGxhc3QYAiABKAkSDQoFc3RhdGUYAyABKAkibgoITWFwQmxvY2sSDAoEY2lkchgBIAEoCRIMCgRzaXplGAIgASgJEg8KB2Nvb2xpbmcYAyABKA0SEAoIcmVzZXJ2ZWQYBCABKA0SDgoGYWN0aXZlGAUgASgNEhMKC3F1YXJhbnRpbmVkGAYgASgNIowCChVHZXRBZGRyZXNzTWFwUmVzcG9uc2USDAoEY2lkchgBIAEoCRIVCg1wcmVmaXhfbGVuZ3RoGAIgASgNEioKCWFkZHJlc3NlcxgDIAMoCzIXLmlwbGVkZ2VyLnYxLk1hcEFkZHJlc3MSJQoGcmFuZ2VzGAQgAygLMhUuaXBsZWRnZXIudjEuTWFwUmFuZ2USJQoGYmxvY2tzGAUgAygLMhUuaXBsZWRnZXIudjEuTWFwQmxvY2sSDwoHc2FtcGxlZBgGIAEoDRILCgNzZXEYByABKAQSKAoEdGltZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEaGVhZBgJIAEoBCIsCgtGaW5kUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEgwKBHRleHQYAiABKAkiNAoFTWF0Y2gSDAoEa2luZBgBIAEoCRIMCgRuYW1lGAIgASgJEg8KB2FkZHJlc3MYAyABKAkiMwoMRmluZFJlc3BvbnNlEiMKB21hdGNoZXMYASADKAsyEi5pcGxlZGdlci52MS5NYXRjaDLqBQoMQXVkaXRTZXJ2aWNlElIKCkxpc3RFdmVudHMSHi5pcGxlZGdlci52MS5MaXN0RXZlbnRzUmVxdWVzdBofLmlwbGVkZ2VyLnYxLkxpc3RFdmVudHNSZXNwb25zZSIDkAIBEmcKEUdldEFkZHJlc3NIaXN0b3J5EiUuaXBsZWRnZXIudjEuR2V0QWRkcmVzc0hpc3RvcnlSZXF1ZXN0GiYuaXBsZWRnZXIudjEuR2V0QWRkcmVzc0hpc3RvcnlSZXNwb25zZSIDkAIBEmEKD0dldExlYXNlSGlzdG9yeRIjLmlwbGVkZ2VyLnYxLkdldExlYXNlSGlzdG9yeVJlcXVlc3QaJC5pcGxlZGdlci52MS5HZXRMZWFzZUhpc3RvcnlSZXNwb25zZSIDkAIBEl4KDkxpc3RMZWFzZXNBc09mEiIuaXBsZWRnZXIudjEuTGlzdExlYXNlc0FzT2ZSZXF1ZXN0GiMuaXBsZWRnZXIudjEuTGlzdExlYXNlc0FzT2ZSZXNwb25zZSIDkAIBEl4KDkV4cGxhaW5BZGRyZXNzEiIuaXBsZWRnZXIudjEuRXhwbGFpbkFkZHJlc3NSZXF1ZXN0GiMuaXBsZWRnZXIudjEuRXhwbGFpbkFkZHJlc3NSZXNwb25zZSIDkAIBElsKDUdldEFkZHJlc3NNYXASIS5pcGxlZGdlci52MS5HZXRBZGRyZXNzTWFwUmVxdWVzdBoiLmlwbGVkZ2VyLnYxLkdldEFkZHJlc3NNYXBSZXNwb25zZSIDkAIBEkAKBEZpbmQSGC5pcGxlZGdlci52MS5GaW5kUmVxdWVzdBoZLmlwbGVkZ2VyLnYxLkZpbmRSZXNwb25zZSIDkAIBElsKDVZlcmlmeU5ldHdvcmsSIS5pcGxlZGdlci52MS5WZXJpZnlOZXR3b3JrUmVxdWVzdBoiLmlwbGVkZ2VyLnYxLlZlcmlmeU5ldHdvcmtSZXNwb25zZSIDkAIBYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_ipledger_v1_network, file_ipledger_v1_pool, file_ipledger_v1_types]);
 
 /**
  * An attachment whose late calls are refused with ATTACHMENT_CLOSED.
@@ -1959,6 +1959,666 @@ export const VerifyNetworkResponseSchema: GenMessage<VerifyNetworkResponse, {jso
   messageDesc(file_ipledger_v1_audit, 17);
 
 /**
+ * Input of GetAddressMap. With neither `seq` nor `time` it is about now.
+ *
+ * @generated from message ipledger.v1.GetAddressMapRequest
+ */
+export type GetAddressMapRequest = Message<"ipledger.v1.GetAddressMapRequest"> & {
+  /**
+   * Default `default`.
+   *
+   * @generated from field: string network = 1;
+   */
+  network: string;
+
+  /**
+   * Required. `10.0.0.0/24`.
+   *
+   * @generated from field: string cidr = 2;
+   */
+  cidr: string;
+
+  /**
+   * After this event; 0 is before the first. Not together with `time`.
+   *
+   * @generated from field: optional uint64 seq = 3;
+   */
+  seq?: bigint | undefined;
+
+  /**
+   * At this time; a time in the future means now.
+   *
+   * @generated from field: google.protobuf.Timestamp time = 4;
+   */
+  time?: Timestamp | undefined;
+};
+
+/**
+ * Input of GetAddressMap. With neither `seq` nor `time` it is about now.
+ *
+ * @generated from message ipledger.v1.GetAddressMapRequest
+ */
+export type GetAddressMapRequestJson = {
+  /**
+   * Default `default`.
+   *
+   * @generated from field: string network = 1;
+   */
+  network?: string;
+
+  /**
+   * Required. `10.0.0.0/24`.
+   *
+   * @generated from field: string cidr = 2;
+   */
+  cidr?: string;
+
+  /**
+   * After this event; 0 is before the first. Not together with `time`.
+   *
+   * @generated from field: optional uint64 seq = 3;
+   */
+  seq?: string;
+
+  /**
+   * At this time; a time in the future means now.
+   *
+   * @generated from field: google.protobuf.Timestamp time = 4;
+   */
+  time?: TimestampJson;
+};
+
+/**
+ * Describes the message ipledger.v1.GetAddressMapRequest.
+ * Use `create(GetAddressMapRequestSchema)` to create a new message.
+ */
+export const GetAddressMapRequestSchema: GenMessage<GetAddressMapRequest, {jsonType: GetAddressMapRequestJson}> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_audit, 18);
+
+/**
+ * An address, or a block that is leased as one, at which a lease was ever made.
+ *
+ * @generated from message ipledger.v1.MapAddress
+ */
+export type MapAddress = Message<"ipledger.v1.MapAddress"> & {
+  /**
+   * The address, or the first of the block.
+   *
+   * @generated from field: string address = 1;
+   */
+  address: string;
+
+  /**
+   * `COOLING`, `RESERVED`, `ACTIVE` or `QUARANTINED`; of IPv6 `FREE` too.
+   *
+   * @generated from field: string state = 2;
+   */
+  state: string;
+
+  /**
+   * Size of the lease: 32 or 128 for a single address, less for a block.
+   *
+   * @generated from field: uint32 prefix_length = 3;
+   */
+  prefixLength: number;
+
+  /**
+   * The lease; of a cooling one, the lease that ended.
+   *
+   * @generated from field: string lease_id = 4;
+   */
+  leaseId: string;
+
+  /**
+   * Kind of its owner. Empty here and below: nobody is known.
+   *
+   * @generated from field: string owner_kind = 5;
+   */
+  ownerKind: string;
+
+  /**
+   * Name of its owner.
+   *
+   * @generated from field: string owner_name = 6;
+   */
+  ownerName: string;
+
+  /**
+   * Where it was placed.
+   *
+   * @generated from field: string node = 7;
+   */
+  node: string;
+};
+
+/**
+ * An address, or a block that is leased as one, at which a lease was ever made.
+ *
+ * @generated from message ipledger.v1.MapAddress
+ */
+export type MapAddressJson = {
+  /**
+   * The address, or the first of the block.
+   *
+   * @generated from field: string address = 1;
+   */
+  address?: string;
+
+  /**
+   * `COOLING`, `RESERVED`, `ACTIVE` or `QUARANTINED`; of IPv6 `FREE` too.
+   *
+   * @generated from field: string state = 2;
+   */
+  state?: string;
+
+  /**
+   * Size of the lease: 32 or 128 for a single address, less for a block.
+   *
+   * @generated from field: uint32 prefix_length = 3;
+   */
+  prefixLength?: number;
+
+  /**
+   * The lease; of a cooling one, the lease that ended.
+   *
+   * @generated from field: string lease_id = 4;
+   */
+  leaseId?: string;
+
+  /**
+   * Kind of its owner. Empty here and below: nobody is known.
+   *
+   * @generated from field: string owner_kind = 5;
+   */
+  ownerKind?: string;
+
+  /**
+   * Name of its owner.
+   *
+   * @generated from field: string owner_name = 6;
+   */
+  ownerName?: string;
+
+  /**
+   * Where it was placed.
+   *
+   * @generated from field: string node = 7;
+   */
+  node?: string;
+};
+
+/**
+ * Describes the message ipledger.v1.MapAddress.
+ * Use `create(MapAddressSchema)` to create a new message.
+ */
+export const MapAddressSchema: GenMessage<MapAddress, {jsonType: MapAddressJson}> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_audit, 19);
+
+/**
+ * Addresses that are the same for a reason that is not a lease.
+ *
+ * @generated from message ipledger.v1.MapRange
+ */
+export type MapRange = Message<"ipledger.v1.MapRange"> & {
+  /**
+   * The first of them.
+   *
+   * @generated from field: string first = 1;
+   */
+  first: string;
+
+  /**
+   * The last of them.
+   *
+   * @generated from field: string last = 2;
+   */
+  last: string;
+
+  /**
+   * `EXCLUDED` by their pool, or `OUTSIDE` every pool.
+   *
+   * @generated from field: string state = 3;
+   */
+  state: string;
+};
+
+/**
+ * Addresses that are the same for a reason that is not a lease.
+ *
+ * @generated from message ipledger.v1.MapRange
+ */
+export type MapRangeJson = {
+  /**
+   * The first of them.
+   *
+   * @generated from field: string first = 1;
+   */
+  first?: string;
+
+  /**
+   * The last of them.
+   *
+   * @generated from field: string last = 2;
+   */
+  last?: string;
+
+  /**
+   * `EXCLUDED` by their pool, or `OUTSIDE` every pool.
+   *
+   * @generated from field: string state = 3;
+   */
+  state?: string;
+};
+
+/**
+ * Describes the message ipledger.v1.MapRange.
+ * Use `create(MapRangeSchema)` to create a new message.
+ */
+export const MapRangeSchema: GenMessage<MapRange, {jsonType: MapRangeJson}> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_audit, 20);
+
+/**
+ * A part of a map that is too large to show each address.
+ *
+ * @generated from message ipledger.v1.MapBlock
+ */
+export type MapBlock = Message<"ipledger.v1.MapBlock"> & {
+  /**
+   * Its CIDR.
+   *
+   * @generated from field: string cidr = 1;
+   */
+  cidr: string;
+
+  /**
+   * Leases that fit in it, excluded ones too. A decimal string.
+   *
+   * @generated from field: string size = 2;
+   */
+  size: string;
+
+  /**
+   * Leases of it that cool. An estimate if the map is sampled, as the numbers below.
+   *
+   * @generated from field: uint32 cooling = 3;
+   */
+  cooling: number;
+
+  /**
+   * RESERVED ones.
+   *
+   * @generated from field: uint32 reserved = 4;
+   */
+  reserved: number;
+
+  /**
+   * ACTIVE ones.
+   *
+   * @generated from field: uint32 active = 5;
+   */
+  active: number;
+
+  /**
+   * QUARANTINED ones.
+   *
+   * @generated from field: uint32 quarantined = 6;
+   */
+  quarantined: number;
+};
+
+/**
+ * A part of a map that is too large to show each address.
+ *
+ * @generated from message ipledger.v1.MapBlock
+ */
+export type MapBlockJson = {
+  /**
+   * Its CIDR.
+   *
+   * @generated from field: string cidr = 1;
+   */
+  cidr?: string;
+
+  /**
+   * Leases that fit in it, excluded ones too. A decimal string.
+   *
+   * @generated from field: string size = 2;
+   */
+  size?: string;
+
+  /**
+   * Leases of it that cool. An estimate if the map is sampled, as the numbers below.
+   *
+   * @generated from field: uint32 cooling = 3;
+   */
+  cooling?: number;
+
+  /**
+   * RESERVED ones.
+   *
+   * @generated from field: uint32 reserved = 4;
+   */
+  reserved?: number;
+
+  /**
+   * ACTIVE ones.
+   *
+   * @generated from field: uint32 active = 5;
+   */
+  active?: number;
+
+  /**
+   * QUARANTINED ones.
+   *
+   * @generated from field: uint32 quarantined = 6;
+   */
+  quarantined?: number;
+};
+
+/**
+ * Describes the message ipledger.v1.MapBlock.
+ * Use `create(MapBlockSchema)` to create a new message.
+ */
+export const MapBlockSchema: GenMessage<MapBlock, {jsonType: MapBlockJson}> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_audit, 21);
+
+/**
+ * Answer of GetAddressMap.
+ *
+ * @generated from message ipledger.v1.GetAddressMapResponse
+ */
+export type GetAddressMapResponse = Message<"ipledger.v1.GetAddressMapResponse"> & {
+  /**
+   * What is shown: the CIDR; of IPv6 the smallest part of it that has every address in it that was ever leased.
+   *
+   * @generated from field: string cidr = 1;
+   */
+  cidr: string;
+
+  /**
+   * Size of a cell: of a lease of the pool that was there, or of a block.
+   *
+   * @generated from field: uint32 prefix_length = 2;
+   */
+  prefixLength: number;
+
+  /**
+   * Those that were not free, in order; of IPv6 all at which a lease was ever made.
+   *
+   * @generated from field: repeated ipledger.v1.MapAddress addresses = 3;
+   */
+  addresses: MapAddress[];
+
+  /**
+   * What was never handed out, in order.
+   *
+   * @generated from field: repeated ipledger.v1.MapRange ranges = 4;
+   */
+  ranges: MapRange[];
+
+  /**
+   * Instead of `addresses` and `ranges`: at most 256 blocks, those in which a lease was ever made.
+   *
+   * @generated from field: repeated ipledger.v1.MapBlock blocks = 5;
+   */
+  blocks: MapBlock[];
+
+  /**
+   * The blocks are of the past: one of so many addresses was looked at, and stands for the others. 0: all were counted.
+   *
+   * @generated from field: uint32 sampled = 6;
+   */
+  sampled: number;
+
+  /**
+   * Number of the last event that the answer includes. 0: before the first event.
+   *
+   * @generated from field: uint64 seq = 7;
+   */
+  seq: bigint;
+
+  /**
+   * The time asked about; for a number, the time of its event. Absent: before the first event.
+   *
+   * @generated from field: google.protobuf.Timestamp time = 8;
+   */
+  time?: Timestamp | undefined;
+
+  /**
+   * The head of the log when this was read.
+   *
+   * @generated from field: uint64 head = 9;
+   */
+  head: bigint;
+};
+
+/**
+ * Answer of GetAddressMap.
+ *
+ * @generated from message ipledger.v1.GetAddressMapResponse
+ */
+export type GetAddressMapResponseJson = {
+  /**
+   * What is shown: the CIDR; of IPv6 the smallest part of it that has every address in it that was ever leased.
+   *
+   * @generated from field: string cidr = 1;
+   */
+  cidr?: string;
+
+  /**
+   * Size of a cell: of a lease of the pool that was there, or of a block.
+   *
+   * @generated from field: uint32 prefix_length = 2;
+   */
+  prefixLength?: number;
+
+  /**
+   * Those that were not free, in order; of IPv6 all at which a lease was ever made.
+   *
+   * @generated from field: repeated ipledger.v1.MapAddress addresses = 3;
+   */
+  addresses?: MapAddressJson[];
+
+  /**
+   * What was never handed out, in order.
+   *
+   * @generated from field: repeated ipledger.v1.MapRange ranges = 4;
+   */
+  ranges?: MapRangeJson[];
+
+  /**
+   * Instead of `addresses` and `ranges`: at most 256 blocks, those in which a lease was ever made.
+   *
+   * @generated from field: repeated ipledger.v1.MapBlock blocks = 5;
+   */
+  blocks?: MapBlockJson[];
+
+  /**
+   * The blocks are of the past: one of so many addresses was looked at, and stands for the others. 0: all were counted.
+   *
+   * @generated from field: uint32 sampled = 6;
+   */
+  sampled?: number;
+
+  /**
+   * Number of the last event that the answer includes. 0: before the first event.
+   *
+   * @generated from field: uint64 seq = 7;
+   */
+  seq?: string;
+
+  /**
+   * The time asked about; for a number, the time of its event. Absent: before the first event.
+   *
+   * @generated from field: google.protobuf.Timestamp time = 8;
+   */
+  time?: TimestampJson;
+
+  /**
+   * The head of the log when this was read.
+   *
+   * @generated from field: uint64 head = 9;
+   */
+  head?: string;
+};
+
+/**
+ * Describes the message ipledger.v1.GetAddressMapResponse.
+ * Use `create(GetAddressMapResponseSchema)` to create a new message.
+ */
+export const GetAddressMapResponseSchema: GenMessage<GetAddressMapResponse, {jsonType: GetAddressMapResponseJson}> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_audit, 22);
+
+/**
+ * Input of Find.
+ *
+ * @generated from message ipledger.v1.FindRequest
+ */
+export type FindRequest = Message<"ipledger.v1.FindRequest"> & {
+  /**
+   * Default `default`.
+   *
+   * @generated from field: string network = 1;
+   */
+  network: string;
+
+  /**
+   * Required, at most 253 bytes: an address, a CIDR, the id of a lease, a label as `key=value`, the uid of an owner, or the begin of
+   * the name of an owner, a node, a pool or a source.
+   *
+   * @generated from field: string text = 2;
+   */
+  text: string;
+};
+
+/**
+ * Input of Find.
+ *
+ * @generated from message ipledger.v1.FindRequest
+ */
+export type FindRequestJson = {
+  /**
+   * Default `default`.
+   *
+   * @generated from field: string network = 1;
+   */
+  network?: string;
+
+  /**
+   * Required, at most 253 bytes: an address, a CIDR, the id of a lease, a label as `key=value`, the uid of an owner, or the begin of
+   * the name of an owner, a node, a pool or a source.
+   *
+   * @generated from field: string text = 2;
+   */
+  text?: string;
+};
+
+/**
+ * Describes the message ipledger.v1.FindRequest.
+ * Use `create(FindRequestSchema)` to create a new message.
+ */
+export const FindRequestSchema: GenMessage<FindRequest, {jsonType: FindRequestJson}> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_audit, 23);
+
+/**
+ * One thing that a text could mean.
+ *
+ * @generated from message ipledger.v1.Match
+ */
+export type Match = Message<"ipledger.v1.Match"> & {
+  /**
+   * `ADDRESS`, `CIDR`, `LEASE`, `OWNER`, `UID`, `LABEL`, `NODE`, `POOL`, `SOURCE`.
+   *
+   * @generated from field: string kind = 1;
+   */
+  kind: string;
+
+  /**
+   * Its name in full, or its id.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * The address of a lease, the CIDR of a pool. Empty: of another kind.
+   *
+   * @generated from field: string address = 3;
+   */
+  address: string;
+};
+
+/**
+ * One thing that a text could mean.
+ *
+ * @generated from message ipledger.v1.Match
+ */
+export type MatchJson = {
+  /**
+   * `ADDRESS`, `CIDR`, `LEASE`, `OWNER`, `UID`, `LABEL`, `NODE`, `POOL`, `SOURCE`.
+   *
+   * @generated from field: string kind = 1;
+   */
+  kind?: string;
+
+  /**
+   * Its name in full, or its id.
+   *
+   * @generated from field: string name = 2;
+   */
+  name?: string;
+
+  /**
+   * The address of a lease, the CIDR of a pool. Empty: of another kind.
+   *
+   * @generated from field: string address = 3;
+   */
+  address?: string;
+};
+
+/**
+ * Describes the message ipledger.v1.Match.
+ * Use `create(MatchSchema)` to create a new message.
+ */
+export const MatchSchema: GenMessage<Match, {jsonType: MatchJson}> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_audit, 24);
+
+/**
+ * Answer of Find.
+ *
+ * @generated from message ipledger.v1.FindResponse
+ */
+export type FindResponse = Message<"ipledger.v1.FindResponse"> & {
+  /**
+   * By kind, in the order of Match; of each at most 20, by name. Owners are of the past, too, nodes of leases that are held.
+   *
+   * @generated from field: repeated ipledger.v1.Match matches = 1;
+   */
+  matches: Match[];
+};
+
+/**
+ * Answer of Find.
+ *
+ * @generated from message ipledger.v1.FindResponse
+ */
+export type FindResponseJson = {
+  /**
+   * By kind, in the order of Match; of each at most 20, by name. Owners are of the past, too, nodes of leases that are held.
+   *
+   * @generated from field: repeated ipledger.v1.Match matches = 1;
+   */
+  matches?: MatchJson[];
+};
+
+/**
+ * Describes the message ipledger.v1.FindResponse.
+ * Use `create(FindResponseSchema)` to create a new message.
+ */
+export const FindResponseSchema: GenMessage<FindResponse, {jsonType: FindResponseJson}> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_audit, 25);
+
+/**
  * The event log and what follows from it. Read only, except that VerifyNetwork stores how far it came.
  *
  * A time stands for the last event at or before it. A time in the future means now. Before the first event there was nothing,
@@ -2026,6 +2686,28 @@ export const AuditService: GenService<{
     methodKind: "unary";
     input: typeof ExplainAddressRequestSchema;
     output: typeof ExplainAddressResponseSchema;
+  },
+  /**
+   * The addresses of a CIDR as they were at a number or a time: each by itself, or, where that would be more than 4,096, counted
+   * by blocks.
+   * VERSION_MISMATCH: `seq` is beyond the head.
+   *
+   * @generated from rpc ipledger.v1.AuditService.GetAddressMap
+   */
+  getAddressMap: {
+    methodKind: "unary";
+    input: typeof GetAddressMapRequestSchema;
+    output: typeof GetAddressMapResponseSchema;
+  },
+  /**
+   * What a text could mean in a network.
+   *
+   * @generated from rpc ipledger.v1.AuditService.Find
+   */
+  find: {
+    methodKind: "unary";
+    input: typeof FindRequestSchema;
+    output: typeof FindResponseSchema;
   },
   /**
    * Whether the log of a network is whole and the tables agree with it. Takes at most 5 s and blocks no call; the next call goes

@@ -16,7 +16,7 @@ import type { JsonObject, Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file ipledger/v1/liveness.proto.
  */
 export const file_ipledger_v1_liveness: GenFile = /*@__PURE__*/
-  fileDesc("ChppcGxlZGdlci92MS9saXZlbmVzcy5wcm90bxILaXBsZWRnZXIudjEibwoLU291cmNlU2lnaHQSDAoEbm9kZRgBIAEoCRITCgtvd25lcl9raW5kcxgCIAMoCRIQCghmYW1pbGllcxgDIAMoDRIrCghpbnRlcnZhbBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiLJBgoGU291cmNlEg8KB25ldHdvcmsYASABKAkSCgoCaWQYAiABKAkSJQoEa2luZBgDIAEoDjIXLmlwbGVkZ2VyLnYxLlNvdXJjZUtpbmQSJwoFc2lnaHQYBCABKAsyGC5pcGxlZGdlci52MS5Tb3VyY2VTaWdodBIpCghzZXR0aW5ncxgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSJwoFc3RhdGUYBiABKA4yGC5pcGxlZGdlci52MS5Tb3VyY2VTdGF0ZRIxCg1yZWdpc3RlcmVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1yZWdpc3RlcmVkX2J5GAggASgJEi4KCmVuYWJsZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCmVuYWJsZWRfYnkYCiABKAkSEwoLZW5hYmxlZF9zZXEYCyABKAQSLgoKcmV0aXJlZF9hdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFZXBvY2gYDSABKAkSMgoOZXBvY2hfYmVndW5fYXQYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBnN0YXR1cxgPIAEoDjIZLmlwbGVkZ2VyLnYxLlNvdXJjZVN0YXR1cxIvCgtyZXBvcnRlZF9hdBgQIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNbGFzdF9zZXF1ZW5jZRgRIAEoBBIvCgtjb21wbGV0ZV9hdBgSIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNY29tcGxldGVfaGVhZBgTIAEoBBIMCgRzaXplGBQgASgNEg8KB2NvdW50ZWQYFSABKAQSMQoNcGFydGlhbF9zaW5jZRgWIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPcGFydGlhbF9iZWNhdXNlGBcgAygJEjEKDWZhaWxpbmdfc2luY2UYGCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB2ZhaWx1cmUYGSABKAkiwwEKFVJlZ2lzdGVyU291cmNlUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEgoKAmlkGAIgASgJEiUKBGtpbmQYAyABKA4yFy5pcGxlZGdlci52MS5Tb3VyY2VLaW5kEicKBXNpZ2h0GAQgASgLMhguaXBsZWRnZXIudjEuU291cmNlU2lnaHQSKQoIc2V0dGluZ3MYBSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhIKCnJlcXVlc3RfaWQYBiABKAkiPQoWUmVnaXN0ZXJTb3VyY2VSZXNwb25zZRIjCgZzb3VyY2UYASABKAsyEy5pcGxlZGdlci52MS5Tb3VyY2UiXwoTRW5hYmxlU291cmNlUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEgoKAmlkGAIgASgJEhIKCnJlcXVlc3RfaWQYAyABKAkSFwoPYWNjZXB0X3VubGlzdGVkGAQgASgIIlsKFEVuYWJsZVNvdXJjZVJlc3BvbnNlEiMKBnNvdXJjZRgBIAEoCzITLmlwbGVkZ2VyLnYxLlNvdXJjZRIOCgZwbGFjZWQYAiABKA0SDgoGbGlzdGVkGAMgASgNIkYKE1JldGlyZVNvdXJjZVJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIKCgJpZBgCIAEoCRISCgpyZXF1ZXN0X2lkGAMgASgJImIKFFJldGlyZVNvdXJjZVJlc3BvbnNlEiMKBnNvdXJjZRgBIAEoCzITLmlwbGVkZ2VyLnYxLlNvdXJjZRITCgt1bndpdG5lc3NlZBgCIAEoDRIQCgh1bmxpc3RlZBgDIAEoDSIvChBHZXRTb3VyY2VSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSCgoCaWQYAiABKAkiOAoRR2V0U291cmNlUmVzcG9uc2USIwoGc291cmNlGAEgASgLMhMuaXBsZWRnZXIudjEuU291cmNlIoQBChJMaXN0U291cmNlc1JlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIMCgRub2RlGAIgASgJEigKBnN0YXRlcxgDIAMoDjIYLmlwbGVkZ2VyLnYxLlNvdXJjZVN0YXRlEhEKCXBhZ2Vfc2l6ZRgEIAEoDRISCgpwYWdlX3Rva2VuGAUgASgJIlQKE0xpc3RTb3VyY2VzUmVzcG9uc2USJAoHc291cmNlcxgBIAMoCzITLmlwbGVkZ2VyLnYxLlNvdXJjZRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkirAIKCFNpZ2h0aW5nEg4KBnNvdXJjZRgBIAEoCRIPCgdhZGRyZXNzGAIgASgJEiEKBW93bmVyGAMgASgLMhIuaXBsZWRnZXIudjEuT3duZXISDQoFc3RhdGUYBCABKAkSDgoGbGlzdGVkGAUgASgIEhQKDGFwcGVhcmVkX3NlcRgGIAEoBBIvCgthcHBlYXJlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFAoMdmFuaXNoZWRfc2VxGAggASgEEi8KC3ZhbmlzaGVkX2F0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt0ZXJtaW5hbF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAigQEKFExpc3RTaWdodGluZ3NSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSDgoGc291cmNlGAIgASgJEg8KB2FkZHJlc3MYAyABKAkSEAoIdmFuaXNoZWQYBCABKAgSEQoJcGFnZV9zaXplGAUgASgNEhIKCnBhZ2VfdG9rZW4YBiABKAkiWgoVTGlzdFNpZ2h0aW5nc1Jlc3BvbnNlEigKCXNpZ2h0aW5ncxgBIAMoCzIVLmlwbGVkZ2VyLnYxLlNpZ2h0aW5nEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSI3ChRCZWdpblNuYXBzaG90UmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEg4KBnNvdXJjZRgCIAEoCSKuAQoVQmVnaW5TbmFwc2hvdFJlc3BvbnNlEhAKCHNlcXVlbmNlGAEgASgEEgwKBGhlYWQYAiABKAQSLAoIYmVndW5fYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgsKA2VyYRgEIAEoDRIrCghpbnRlcnZhbBgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhINCgVwcm9vZhgGIAEoDCKfAQoNU25hcHNob3RFbnRyeRIPCgdhZGRyZXNzGAEgASgJEg8KB25ldHdvcmsYAiABKAkSDAoEa2luZBgDIAEoCRIMCgRuYW1lGAQgASgJEgsKA3VpZBgFIAEoCRITCgtpbmNhcm5hdGlvbhgGIAEoCRIRCglpbnRlcmZhY2UYByABKAkSDAoEbm9kZRgIIAEoCRINCgVzdGF0ZRgJIAEoCSL2AQoVUmVwb3J0U25hcHNob3RSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSDgoGc291cmNlGAIgASgJEg0KBWVwb2NoGAMgASgJEhAKCHNlcXVlbmNlGAQgASgEEgwKBGhlYWQYBSABKAQSLAoIYmVndW5fYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGNvbXBsZXRlGAcgASgIEisKB2VudHJpZXMYCCADKAsyGi5pcGxlZGdlci52MS5TbmFwc2hvdEVudHJ5EhEKCXVuY2hhbmdlZBgJIAEoCRINCgVwcm9vZhgKIAEoDCJgCgxWZXJpZmljYXRpb24SCgoCaWQYASABKAkSIQoFb3duZXIYAiABKAsyEi5pcGxlZGdlci52MS5Pd25lchIPCgdhZGRyZXNzGAMgASgJEhAKCGxlYXNlX2lkGAQgASgJIqMCChZSZXBvcnRTbmFwc2hvdFJlc3BvbnNlEhAKCGNvbXBsZXRlGAEgASgIEg8KB2NvdW50ZWQYAiABKAgSDwoHYmVjYXVzZRgDIAMoCRIOCgZyZXNlbmQYBCABKAgSDgoGZGlnZXN0GAUgASgJEhIKCnVucmVhZGFibGUYBiABKA0SMAoNdmVyaWZpY2F0aW9ucxgHIAMoCzIZLmlwbGVkZ2VyLnYxLlZlcmlmaWNhdGlvbhIVCg1uZXh0X3NlcXVlbmNlGAggASgEEhEKCW5leHRfaGVhZBgJIAEoBBIxCg1uZXh0X2JlZ3VuX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpuZXh0X3Byb29mGAsgASgMIooBCg1Mb29rVXBWZXJkaWN0EgoKAmlkGAEgASgJEikKBmFuc3dlchgCIAEoDjIZLmlwbGVkZ2VyLnYxLkxvb2tVcEFuc3dlchIyCg50ZXJtaW5hbF9zaW5jZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGZGV0YWlsGAQgASgJInUKFVJlcG9ydFZlcmRpY3RzUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEg4KBnNvdXJjZRgCIAEoCRINCgVlcG9jaBgDIAEoCRIsCgh2ZXJkaWN0cxgEIAMoCzIaLmlwbGVkZ2VyLnYxLkxvb2tVcFZlcmRpY3QiOwoWUmVwb3J0VmVyZGljdHNSZXNwb25zZRIQCghhY2NlcHRlZBgBIAEoDRIPCgdpZ25vcmVkGAIgASgNIocBChBSZWNvbmNpbGVSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSDAoEcG9vbBgCIAEoCRIPCgdhZGRyZXNzGAMgASgJEg4KBnNvdXJjZRgEIAEoCRIMCgRrZXB0GAUgASgIEhEKCXBhZ2Vfc2l6ZRgGIAEoDRISCgpwYWdlX3Rva2VuGAcgASgJIjsKDUZpbmRpbmdSZWFzb24SDAoEY29kZRgBIAEoCRIOCgZzb3VyY2UYAiABKAkSDAoEdGV4dBgDIAEoCSKmAQoHRmluZGluZxIPCgdhZGRyZXNzGAEgASgJEiEKBWxlYXNlGAIgASgLMhIuaXBsZWRnZXIudjEuTGVhc2USDwoHdmVyZGljdBgDIAEoCRIrCgdiZWNhdXNlGAQgAygLMhouaXBsZWRnZXIudjEuRmluZGluZ1JlYXNvbhIpCghldmlkZW5jZRgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QiYgoRUmVjb25jaWxlUmVzcG9uc2USJgoIZmluZGluZ3MYASADKAsyFC5pcGxlZGdlci52MS5GaW5kaW5nEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIMCgRoZWFkGAMgASgEImwKEVJlc3VtZUhvbGRSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSJQoFY2F1c2UYAiABKA4yFi5pcGxlZGdlci52MS5Ib2xkQ2F1c2USCwoDd2h5GAMgASgJEhIKCnJlcXVlc3RfaWQYBCABKAkiNgoSUmVzdW1lSG9sZFJlc3BvbnNlEiAKBWhvbGRzGAEgAygLMhEuaXBsZWRnZXIudjEuSG9sZCKmAQoJQXR0ZW50aW9uEgwKBGNvZGUYASABKAkSEAoIc2V2ZXJpdHkYAiABKAkSDQoFY291bnQYAyABKAQSKQoFc2luY2UYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBnNvdXJjZRgFIAEoCRIPCgdhZGRyZXNzGAYgASgJEhAKCGxlYXNlX2lkGAcgASgJEgwKBHRleHQYCCABKAkiewoUTGlzdEF0dGVudGlvblJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRINCgVjb2RlcxgCIAMoCRIOCgZzb3VyY2UYAyABKAkSDAoEZWFjaBgEIAEoCBIRCglwYWdlX3NpemUYBSABKA0SEgoKcGFnZV90b2tlbhgGIAEoCSJXChVMaXN0QXR0ZW50aW9uUmVzcG9uc2USJQoFaXRlbXMYASADKAsyFi5pcGxlZGdlci52MS5BdHRlbnRpb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJKlkKClNvdXJjZUtpbmQSGwoXU09VUkNFX0tJTkRfVU5TUEVDSUZJRUQQABIICgRQVVNIEAESCgoGRE9DS0VSEAISDgoKS1VCRVJORVRFUxADEggKBEhUVFAQBCpVCgtTb3VyY2VTdGF0ZRIcChhTT1VSQ0VfU1RBVEVfVU5TUEVDSUZJRUQQABIOCgpSRUdJU1RFUkVEEAESCwoHRU5BQkxFRBACEgsKB1JFVElSRUQQAypaCgxTb3VyY2VTdGF0dXMSHQoZU09VUkNFX1NUQVRVU19VTlNQRUNJRklFRBAAEggKBEdPT0QQARIKCgZTSUxFTlQQAhILCgdQQVJUSUFMEAMSCAoEQ09MRBAEKmgKDExvb2tVcEFuc3dlchIeChpMT09LX1VQX0FOU1dFUl9VTlNQRUNJRklFRBAAEggKBExJVkUQARIMCghURVJNSU5BTBACEggKBEdPTkUQAxILCgdVTktOT1dOEAQSCQoFRVJST1IQBTKrCAoPTGl2ZW5lc3NTZXJ2aWNlElkKDlJlZ2lzdGVyU291cmNlEiIuaXBsZWRnZXIudjEuUmVnaXN0ZXJTb3VyY2VSZXF1ZXN0GiMuaXBsZWRnZXIudjEuUmVnaXN0ZXJTb3VyY2VSZXNwb25zZRJTCgxFbmFibGVTb3VyY2USIC5pcGxlZGdlci52MS5FbmFibGVTb3VyY2VSZXF1ZXN0GiEuaXBsZWRnZXIudjEuRW5hYmxlU291cmNlUmVzcG9uc2USUwoMUmV0aXJlU291cmNlEiAuaXBsZWRnZXIudjEuUmV0aXJlU291cmNlUmVxdWVzdBohLmlwbGVkZ2VyLnYxLlJldGlyZVNvdXJjZVJlc3BvbnNlEk8KCUdldFNvdXJjZRIdLmlwbGVkZ2VyLnYxLkdldFNvdXJjZVJlcXVlc3QaHi5pcGxlZGdlci52MS5HZXRTb3VyY2VSZXNwb25zZSIDkAIBElUKC0xpc3RTb3VyY2VzEh8uaXBsZWRnZXIudjEuTGlzdFNvdXJjZXNSZXF1ZXN0GiAuaXBsZWRnZXIudjEuTGlzdFNvdXJjZXNSZXNwb25zZSIDkAIBElsKDUxpc3RTaWdodGluZ3MSIS5pcGxlZGdlci52MS5MaXN0U2lnaHRpbmdzUmVxdWVzdBoiLmlwbGVkZ2VyLnYxLkxpc3RTaWdodGluZ3NSZXNwb25zZSIDkAIBElsKDUJlZ2luU25hcHNob3QSIS5pcGxlZGdlci52MS5CZWdpblNuYXBzaG90UmVxdWVzdBoiLmlwbGVkZ2VyLnYxLkJlZ2luU25hcHNob3RSZXNwb25zZSIDkAICElkKDlJlcG9ydFNuYXBzaG90EiIuaXBsZWRnZXIudjEuUmVwb3J0U25hcHNob3RSZXF1ZXN0GiMuaXBsZWRnZXIudjEuUmVwb3J0U25hcHNob3RSZXNwb25zZRJZCg5SZXBvcnRWZXJkaWN0cxIiLmlwbGVkZ2VyLnYxLlJlcG9ydFZlcmRpY3RzUmVxdWVzdBojLmlwbGVkZ2VyLnYxLlJlcG9ydFZlcmRpY3RzUmVzcG9uc2USTwoJUmVjb25jaWxlEh0uaXBsZWRnZXIudjEuUmVjb25jaWxlUmVxdWVzdBoeLmlwbGVkZ2VyLnYxLlJlY29uY2lsZVJlc3BvbnNlIgOQAgESTQoKUmVzdW1lSG9sZBIeLmlwbGVkZ2VyLnYxLlJlc3VtZUhvbGRSZXF1ZXN0Gh8uaXBsZWRnZXIudjEuUmVzdW1lSG9sZFJlc3BvbnNlElsKDUxpc3RBdHRlbnRpb24SIS5pcGxlZGdlci52MS5MaXN0QXR0ZW50aW9uUmVxdWVzdBoiLmlwbGVkZ2VyLnYxLkxpc3RBdHRlbnRpb25SZXNwb25zZSIDkAIBYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_ipledger_v1_network, file_ipledger_v1_types]);
+  fileDesc("ChppcGxlZGdlci92MS9saXZlbmVzcy5wcm90bxILaXBsZWRnZXIudjEibwoLU291cmNlU2lnaHQSDAoEbm9kZRgBIAEoCRITCgtvd25lcl9raW5kcxgCIAMoCRIQCghmYW1pbGllcxgDIAMoDRIrCghpbnRlcnZhbBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiLJBgoGU291cmNlEg8KB25ldHdvcmsYASABKAkSCgoCaWQYAiABKAkSJQoEa2luZBgDIAEoDjIXLmlwbGVkZ2VyLnYxLlNvdXJjZUtpbmQSJwoFc2lnaHQYBCABKAsyGC5pcGxlZGdlci52MS5Tb3VyY2VTaWdodBIpCghzZXR0aW5ncxgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSJwoFc3RhdGUYBiABKA4yGC5pcGxlZGdlci52MS5Tb3VyY2VTdGF0ZRIxCg1yZWdpc3RlcmVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1yZWdpc3RlcmVkX2J5GAggASgJEi4KCmVuYWJsZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCmVuYWJsZWRfYnkYCiABKAkSEwoLZW5hYmxlZF9zZXEYCyABKAQSLgoKcmV0aXJlZF9hdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFZXBvY2gYDSABKAkSMgoOZXBvY2hfYmVndW5fYXQYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBnN0YXR1cxgPIAEoDjIZLmlwbGVkZ2VyLnYxLlNvdXJjZVN0YXR1cxIvCgtyZXBvcnRlZF9hdBgQIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNbGFzdF9zZXF1ZW5jZRgRIAEoBBIvCgtjb21wbGV0ZV9hdBgSIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNY29tcGxldGVfaGVhZBgTIAEoBBIMCgRzaXplGBQgASgNEg8KB2NvdW50ZWQYFSABKAQSMQoNcGFydGlhbF9zaW5jZRgWIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPcGFydGlhbF9iZWNhdXNlGBcgAygJEjEKDWZhaWxpbmdfc2luY2UYGCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB2ZhaWx1cmUYGSABKAkiwwEKFVJlZ2lzdGVyU291cmNlUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEgoKAmlkGAIgASgJEiUKBGtpbmQYAyABKA4yFy5pcGxlZGdlci52MS5Tb3VyY2VLaW5kEicKBXNpZ2h0GAQgASgLMhguaXBsZWRnZXIudjEuU291cmNlU2lnaHQSKQoIc2V0dGluZ3MYBSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhIKCnJlcXVlc3RfaWQYBiABKAkiPQoWUmVnaXN0ZXJTb3VyY2VSZXNwb25zZRIjCgZzb3VyY2UYASABKAsyEy5pcGxlZGdlci52MS5Tb3VyY2UidgoTRW5hYmxlU291cmNlUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEgoKAmlkGAIgASgJEhIKCnJlcXVlc3RfaWQYAyABKAkSFwoPYWNjZXB0X3VubGlzdGVkGAQgASgIEhUKDXZhbGlkYXRlX29ubHkYBSABKAgihAEKFEVuYWJsZVNvdXJjZVJlc3BvbnNlEiMKBnNvdXJjZRgBIAEoCzITLmlwbGVkZ2VyLnYxLlNvdXJjZRIOCgZwbGFjZWQYAiABKA0SDgoGbGlzdGVkGAMgASgNEicKCGZvcmVzZWVuGAQgASgLMhUuaXBsZWRnZXIudjEuRm9yZXNlZW4iVAoIRm9yZXNlZW4SDwoHYWRvcHRlZBgBIAEoDRITCgtxdWFyYW50aW5lZBgCIAEoDRIRCgljb25maXJtZWQYAyABKA0SDwoHb21pdHRlZBgEIAEoDSJdChNSZXRpcmVTb3VyY2VSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSCgoCaWQYAiABKAkSEgoKcmVxdWVzdF9pZBgDIAEoCRIVCg12YWxpZGF0ZV9vbmx5GAQgASgIImIKFFJldGlyZVNvdXJjZVJlc3BvbnNlEiMKBnNvdXJjZRgBIAEoCzITLmlwbGVkZ2VyLnYxLlNvdXJjZRITCgt1bndpdG5lc3NlZBgCIAEoDRIQCgh1bmxpc3RlZBgDIAEoDSIvChBHZXRTb3VyY2VSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSCgoCaWQYAiABKAkiOAoRR2V0U291cmNlUmVzcG9uc2USIwoGc291cmNlGAEgASgLMhMuaXBsZWRnZXIudjEuU291cmNlIoQBChJMaXN0U291cmNlc1JlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIMCgRub2RlGAIgASgJEigKBnN0YXRlcxgDIAMoDjIYLmlwbGVkZ2VyLnYxLlNvdXJjZVN0YXRlEhEKCXBhZ2Vfc2l6ZRgEIAEoDRISCgpwYWdlX3Rva2VuGAUgASgJIlQKE0xpc3RTb3VyY2VzUmVzcG9uc2USJAoHc291cmNlcxgBIAMoCzITLmlwbGVkZ2VyLnYxLlNvdXJjZRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkirAIKCFNpZ2h0aW5nEg4KBnNvdXJjZRgBIAEoCRIPCgdhZGRyZXNzGAIgASgJEiEKBW93bmVyGAMgASgLMhIuaXBsZWRnZXIudjEuT3duZXISDQoFc3RhdGUYBCABKAkSDgoGbGlzdGVkGAUgASgIEhQKDGFwcGVhcmVkX3NlcRgGIAEoBBIvCgthcHBlYXJlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFAoMdmFuaXNoZWRfc2VxGAggASgEEi8KC3ZhbmlzaGVkX2F0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt0ZXJtaW5hbF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAigQEKFExpc3RTaWdodGluZ3NSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSDgoGc291cmNlGAIgASgJEg8KB2FkZHJlc3MYAyABKAkSEAoIdmFuaXNoZWQYBCABKAgSEQoJcGFnZV9zaXplGAUgASgNEhIKCnBhZ2VfdG9rZW4YBiABKAkiWgoVTGlzdFNpZ2h0aW5nc1Jlc3BvbnNlEigKCXNpZ2h0aW5ncxgBIAMoCzIVLmlwbGVkZ2VyLnYxLlNpZ2h0aW5nEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSI3ChRCZWdpblNuYXBzaG90UmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEg4KBnNvdXJjZRgCIAEoCSKuAQoVQmVnaW5TbmFwc2hvdFJlc3BvbnNlEhAKCHNlcXVlbmNlGAEgASgEEgwKBGhlYWQYAiABKAQSLAoIYmVndW5fYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgsKA2VyYRgEIAEoDRIrCghpbnRlcnZhbBgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhINCgVwcm9vZhgGIAEoDCKfAQoNU25hcHNob3RFbnRyeRIPCgdhZGRyZXNzGAEgASgJEg8KB25ldHdvcmsYAiABKAkSDAoEa2luZBgDIAEoCRIMCgRuYW1lGAQgASgJEgsKA3VpZBgFIAEoCRITCgtpbmNhcm5hdGlvbhgGIAEoCRIRCglpbnRlcmZhY2UYByABKAkSDAoEbm9kZRgIIAEoCRINCgVzdGF0ZRgJIAEoCSL2AQoVUmVwb3J0U25hcHNob3RSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSDgoGc291cmNlGAIgASgJEg0KBWVwb2NoGAMgASgJEhAKCHNlcXVlbmNlGAQgASgEEgwKBGhlYWQYBSABKAQSLAoIYmVndW5fYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGNvbXBsZXRlGAcgASgIEisKB2VudHJpZXMYCCADKAsyGi5pcGxlZGdlci52MS5TbmFwc2hvdEVudHJ5EhEKCXVuY2hhbmdlZBgJIAEoCRINCgVwcm9vZhgKIAEoDCJgCgxWZXJpZmljYXRpb24SCgoCaWQYASABKAkSIQoFb3duZXIYAiABKAsyEi5pcGxlZGdlci52MS5Pd25lchIPCgdhZGRyZXNzGAMgASgJEhAKCGxlYXNlX2lkGAQgASgJIqMCChZSZXBvcnRTbmFwc2hvdFJlc3BvbnNlEhAKCGNvbXBsZXRlGAEgASgIEg8KB2NvdW50ZWQYAiABKAgSDwoHYmVjYXVzZRgDIAMoCRIOCgZyZXNlbmQYBCABKAgSDgoGZGlnZXN0GAUgASgJEhIKCnVucmVhZGFibGUYBiABKA0SMAoNdmVyaWZpY2F0aW9ucxgHIAMoCzIZLmlwbGVkZ2VyLnYxLlZlcmlmaWNhdGlvbhIVCg1uZXh0X3NlcXVlbmNlGAggASgEEhEKCW5leHRfaGVhZBgJIAEoBBIxCg1uZXh0X2JlZ3VuX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpuZXh0X3Byb29mGAsgASgMIooBCg1Mb29rVXBWZXJkaWN0EgoKAmlkGAEgASgJEikKBmFuc3dlchgCIAEoDjIZLmlwbGVkZ2VyLnYxLkxvb2tVcEFuc3dlchIyCg50ZXJtaW5hbF9zaW5jZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGZGV0YWlsGAQgASgJInUKFVJlcG9ydFZlcmRpY3RzUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEg4KBnNvdXJjZRgCIAEoCRINCgVlcG9jaBgDIAEoCRIsCgh2ZXJkaWN0cxgEIAMoCzIaLmlwbGVkZ2VyLnYxLkxvb2tVcFZlcmRpY3QiOwoWUmVwb3J0VmVyZGljdHNSZXNwb25zZRIQCghhY2NlcHRlZBgBIAEoDRIPCgdpZ25vcmVkGAIgASgNIocBChBSZWNvbmNpbGVSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSDAoEcG9vbBgCIAEoCRIPCgdhZGRyZXNzGAMgASgJEg4KBnNvdXJjZRgEIAEoCRIMCgRrZXB0GAUgASgIEhEKCXBhZ2Vfc2l6ZRgGIAEoDRISCgpwYWdlX3Rva2VuGAcgASgJIjsKDUZpbmRpbmdSZWFzb24SDAoEY29kZRgBIAEoCRIOCgZzb3VyY2UYAiABKAkSDAoEdGV4dBgDIAEoCSKmAQoHRmluZGluZxIPCgdhZGRyZXNzGAEgASgJEiEKBWxlYXNlGAIgASgLMhIuaXBsZWRnZXIudjEuTGVhc2USDwoHdmVyZGljdBgDIAEoCRIrCgdiZWNhdXNlGAQgAygLMhouaXBsZWRnZXIudjEuRmluZGluZ1JlYXNvbhIpCghldmlkZW5jZRgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QiYgoRUmVjb25jaWxlUmVzcG9uc2USJgoIZmluZGluZ3MYASADKAsyFC5pcGxlZGdlci52MS5GaW5kaW5nEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIMCgRoZWFkGAMgASgEIoMBChFSZXN1bWVIb2xkUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEiUKBWNhdXNlGAIgASgOMhYuaXBsZWRnZXIudjEuSG9sZENhdXNlEgsKA3doeRgDIAEoCRISCgpyZXF1ZXN0X2lkGAQgASgJEhUKDXZhbGlkYXRlX29ubHkYBSABKAgiNgoSUmVzdW1lSG9sZFJlc3BvbnNlEiAKBWhvbGRzGAEgAygLMhEuaXBsZWRnZXIudjEuSG9sZCKmAQoJQXR0ZW50aW9uEgwKBGNvZGUYASABKAkSEAoIc2V2ZXJpdHkYAiABKAkSDQoFY291bnQYAyABKAQSKQoFc2luY2UYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBnNvdXJjZRgFIAEoCRIPCgdhZGRyZXNzGAYgASgJEhAKCGxlYXNlX2lkGAcgASgJEgwKBHRleHQYCCABKAkiewoUTGlzdEF0dGVudGlvblJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRINCgVjb2RlcxgCIAMoCRIOCgZzb3VyY2UYAyABKAkSDAoEZWFjaBgEIAEoCBIRCglwYWdlX3NpemUYBSABKA0SEgoKcGFnZV90b2tlbhgGIAEoCSJXChVMaXN0QXR0ZW50aW9uUmVzcG9uc2USJQoFaXRlbXMYASADKAsyFi5pcGxlZGdlci52MS5BdHRlbnRpb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJKlkKClNvdXJjZUtpbmQSGwoXU09VUkNFX0tJTkRfVU5TUEVDSUZJRUQQABIICgRQVVNIEAESCgoGRE9DS0VSEAISDgoKS1VCRVJORVRFUxADEggKBEhUVFAQBCpVCgtTb3VyY2VTdGF0ZRIcChhTT1VSQ0VfU1RBVEVfVU5TUEVDSUZJRUQQABIOCgpSRUdJU1RFUkVEEAESCwoHRU5BQkxFRBACEgsKB1JFVElSRUQQAypaCgxTb3VyY2VTdGF0dXMSHQoZU09VUkNFX1NUQVRVU19VTlNQRUNJRklFRBAAEggKBEdPT0QQARIKCgZTSUxFTlQQAhILCgdQQVJUSUFMEAMSCAoEQ09MRBAEKmgKDExvb2tVcEFuc3dlchIeChpMT09LX1VQX0FOU1dFUl9VTlNQRUNJRklFRBAAEggKBExJVkUQARIMCghURVJNSU5BTBACEggKBEdPTkUQAxILCgdVTktOT1dOEAQSCQoFRVJST1IQBTKrCAoPTGl2ZW5lc3NTZXJ2aWNlElkKDlJlZ2lzdGVyU291cmNlEiIuaXBsZWRnZXIudjEuUmVnaXN0ZXJTb3VyY2VSZXF1ZXN0GiMuaXBsZWRnZXIudjEuUmVnaXN0ZXJTb3VyY2VSZXNwb25zZRJTCgxFbmFibGVTb3VyY2USIC5pcGxlZGdlci52MS5FbmFibGVTb3VyY2VSZXF1ZXN0GiEuaXBsZWRnZXIudjEuRW5hYmxlU291cmNlUmVzcG9uc2USUwoMUmV0aXJlU291cmNlEiAuaXBsZWRnZXIudjEuUmV0aXJlU291cmNlUmVxdWVzdBohLmlwbGVkZ2VyLnYxLlJldGlyZVNvdXJjZVJlc3BvbnNlEk8KCUdldFNvdXJjZRIdLmlwbGVkZ2VyLnYxLkdldFNvdXJjZVJlcXVlc3QaHi5pcGxlZGdlci52MS5HZXRTb3VyY2VSZXNwb25zZSIDkAIBElUKC0xpc3RTb3VyY2VzEh8uaXBsZWRnZXIudjEuTGlzdFNvdXJjZXNSZXF1ZXN0GiAuaXBsZWRnZXIudjEuTGlzdFNvdXJjZXNSZXNwb25zZSIDkAIBElsKDUxpc3RTaWdodGluZ3MSIS5pcGxlZGdlci52MS5MaXN0U2lnaHRpbmdzUmVxdWVzdBoiLmlwbGVkZ2VyLnYxLkxpc3RTaWdodGluZ3NSZXNwb25zZSIDkAIBElsKDUJlZ2luU25hcHNob3QSIS5pcGxlZGdlci52MS5CZWdpblNuYXBzaG90UmVxdWVzdBoiLmlwbGVkZ2VyLnYxLkJlZ2luU25hcHNob3RSZXNwb25zZSIDkAICElkKDlJlcG9ydFNuYXBzaG90EiIuaXBsZWRnZXIudjEuUmVwb3J0U25hcHNob3RSZXF1ZXN0GiMuaXBsZWRnZXIudjEuUmVwb3J0U25hcHNob3RSZXNwb25zZRJZCg5SZXBvcnRWZXJkaWN0cxIiLmlwbGVkZ2VyLnYxLlJlcG9ydFZlcmRpY3RzUmVxdWVzdBojLmlwbGVkZ2VyLnYxLlJlcG9ydFZlcmRpY3RzUmVzcG9uc2USTwoJUmVjb25jaWxlEh0uaXBsZWRnZXIudjEuUmVjb25jaWxlUmVxdWVzdBoeLmlwbGVkZ2VyLnYxLlJlY29uY2lsZVJlc3BvbnNlIgOQAgESTQoKUmVzdW1lSG9sZBIeLmlwbGVkZ2VyLnYxLlJlc3VtZUhvbGRSZXF1ZXN0Gh8uaXBsZWRnZXIudjEuUmVzdW1lSG9sZFJlc3BvbnNlElsKDUxpc3RBdHRlbnRpb24SIS5pcGxlZGdlci52MS5MaXN0QXR0ZW50aW9uUmVxdWVzdBoiLmlwbGVkZ2VyLnYxLkxpc3RBdHRlbnRpb25SZXNwb25zZSIDkAIBYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_ipledger_v1_network, file_ipledger_v1_types]);
 
 /**
  * The part of the network that a source can see. Only there a missing entry counts.
@@ -639,6 +639,13 @@ export type EnableSourceRequest = Message<"ipledger.v1.EnableSourceRequest"> & {
    * @generated from field: bool accept_unlisted = 4;
    */
   acceptUnlisted: boolean;
+
+  /**
+   * Decide and answer, but write nothing; and foresee what the source's next list does.
+   *
+   * @generated from field: bool validate_only = 5;
+   */
+  validateOnly: boolean;
 };
 
 /**
@@ -674,6 +681,13 @@ export type EnableSourceRequestJson = {
    * @generated from field: bool accept_unlisted = 4;
    */
   acceptUnlisted?: boolean;
+
+  /**
+   * Decide and answer, but write nothing; and foresee what the source's next list does.
+   *
+   * @generated from field: bool validate_only = 5;
+   */
+  validateOnly?: boolean;
 };
 
 /**
@@ -709,6 +723,13 @@ export type EnableSourceResponse = Message<"ipledger.v1.EnableSourceResponse"> &
    * @generated from field: uint32 listed = 3;
    */
   listed: number;
+
+  /**
+   * With `validate_only`: what follows if its next list is as the last one. Absent otherwise.
+   *
+   * @generated from field: ipledger.v1.Foreseen foreseen = 4;
+   */
+  foreseen?: Foreseen | undefined;
 };
 
 /**
@@ -737,6 +758,13 @@ export type EnableSourceResponseJson = {
    * @generated from field: uint32 listed = 3;
    */
   listed?: number;
+
+  /**
+   * With `validate_only`: what follows if its next list is as the last one. Absent otherwise.
+   *
+   * @generated from field: ipledger.v1.Foreseen foreseen = 4;
+   */
+  foreseen?: ForeseenJson;
 };
 
 /**
@@ -745,6 +773,83 @@ export type EnableSourceResponseJson = {
  */
 export const EnableSourceResponseSchema: GenMessage<EnableSourceResponse, {jsonType: EnableSourceResponseJson}> = /*@__PURE__*/
   messageDesc(file_ipledger_v1_liveness, 5);
+
+/**
+ * What a list would do.
+ *
+ * @generated from message ipledger.v1.Foreseen
+ */
+export type Foreseen = Message<"ipledger.v1.Foreseen"> & {
+  /**
+   * Free addresses that become leases of those who are listed there.
+   *
+   * @generated from field: uint32 adopted = 1;
+   */
+  adopted: number;
+
+  /**
+   * Addresses that are set aside: of another owner's lease, or of nobody who may be adopted.
+   *
+   * @generated from field: uint32 quarantined = 2;
+   */
+  quarantined: number;
+
+  /**
+   * RESERVED leases that become ACTIVE.
+   *
+   * @generated from field: uint32 confirmed = 3;
+   */
+  confirmed: number;
+
+  /**
+   * Listed addresses that were not looked at: those beyond the first 10,000.
+   *
+   * @generated from field: uint32 omitted = 4;
+   */
+  omitted: number;
+};
+
+/**
+ * What a list would do.
+ *
+ * @generated from message ipledger.v1.Foreseen
+ */
+export type ForeseenJson = {
+  /**
+   * Free addresses that become leases of those who are listed there.
+   *
+   * @generated from field: uint32 adopted = 1;
+   */
+  adopted?: number;
+
+  /**
+   * Addresses that are set aside: of another owner's lease, or of nobody who may be adopted.
+   *
+   * @generated from field: uint32 quarantined = 2;
+   */
+  quarantined?: number;
+
+  /**
+   * RESERVED leases that become ACTIVE.
+   *
+   * @generated from field: uint32 confirmed = 3;
+   */
+  confirmed?: number;
+
+  /**
+   * Listed addresses that were not looked at: those beyond the first 10,000.
+   *
+   * @generated from field: uint32 omitted = 4;
+   */
+  omitted?: number;
+};
+
+/**
+ * Describes the message ipledger.v1.Foreseen.
+ * Use `create(ForeseenSchema)` to create a new message.
+ */
+export const ForeseenSchema: GenMessage<Foreseen, {jsonType: ForeseenJson}> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_liveness, 6);
 
 /**
  * Input of RetireSource.
@@ -772,6 +877,13 @@ export type RetireSourceRequest = Message<"ipledger.v1.RetireSourceRequest"> & {
    * @generated from field: string request_id = 3;
    */
   requestId: string;
+
+  /**
+   * Decide and answer, but write nothing.
+   *
+   * @generated from field: bool validate_only = 4;
+   */
+  validateOnly: boolean;
 };
 
 /**
@@ -800,6 +912,13 @@ export type RetireSourceRequestJson = {
    * @generated from field: string request_id = 3;
    */
   requestId?: string;
+
+  /**
+   * Decide and answer, but write nothing.
+   *
+   * @generated from field: bool validate_only = 4;
+   */
+  validateOnly?: boolean;
 };
 
 /**
@@ -807,7 +926,7 @@ export type RetireSourceRequestJson = {
  * Use `create(RetireSourceRequestSchema)` to create a new message.
  */
 export const RetireSourceRequestSchema: GenMessage<RetireSourceRequest, {jsonType: RetireSourceRequestJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 6);
+  messageDesc(file_ipledger_v1_liveness, 7);
 
 /**
  * Answer of RetireSource.
@@ -870,7 +989,7 @@ export type RetireSourceResponseJson = {
  * Use `create(RetireSourceResponseSchema)` to create a new message.
  */
 export const RetireSourceResponseSchema: GenMessage<RetireSourceResponse, {jsonType: RetireSourceResponseJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 7);
+  messageDesc(file_ipledger_v1_liveness, 8);
 
 /**
  * Input of GetSource.
@@ -919,7 +1038,7 @@ export type GetSourceRequestJson = {
  * Use `create(GetSourceRequestSchema)` to create a new message.
  */
 export const GetSourceRequestSchema: GenMessage<GetSourceRequest, {jsonType: GetSourceRequestJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 8);
+  messageDesc(file_ipledger_v1_liveness, 9);
 
 /**
  * Answer of GetSource.
@@ -954,7 +1073,7 @@ export type GetSourceResponseJson = {
  * Use `create(GetSourceResponseSchema)` to create a new message.
  */
 export const GetSourceResponseSchema: GenMessage<GetSourceResponse, {jsonType: GetSourceResponseJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 9);
+  messageDesc(file_ipledger_v1_liveness, 10);
 
 /**
  * Input of ListSources. Filters are joined by "and".
@@ -1045,7 +1164,7 @@ export type ListSourcesRequestJson = {
  * Use `create(ListSourcesRequestSchema)` to create a new message.
  */
 export const ListSourcesRequestSchema: GenMessage<ListSourcesRequest, {jsonType: ListSourcesRequestJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 10);
+  messageDesc(file_ipledger_v1_liveness, 11);
 
 /**
  * Answer of ListSources.
@@ -1094,7 +1213,7 @@ export type ListSourcesResponseJson = {
  * Use `create(ListSourcesResponseSchema)` to create a new message.
  */
 export const ListSourcesResponseSchema: GenMessage<ListSourcesResponse, {jsonType: ListSourcesResponseJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 11);
+  messageDesc(file_ipledger_v1_liveness, 12);
 
 /**
  * An owner that a source lists at an address, and since when.
@@ -1255,7 +1374,7 @@ export type SightingJson = {
  * Use `create(SightingSchema)` to create a new message.
  */
 export const SightingSchema: GenMessage<Sighting, {jsonType: SightingJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 12);
+  messageDesc(file_ipledger_v1_liveness, 13);
 
 /**
  * Input of ListSightings. Filters are joined by "and".
@@ -1360,7 +1479,7 @@ export type ListSightingsRequestJson = {
  * Use `create(ListSightingsRequestSchema)` to create a new message.
  */
 export const ListSightingsRequestSchema: GenMessage<ListSightingsRequest, {jsonType: ListSightingsRequestJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 13);
+  messageDesc(file_ipledger_v1_liveness, 14);
 
 /**
  * Answer of ListSightings.
@@ -1409,7 +1528,7 @@ export type ListSightingsResponseJson = {
  * Use `create(ListSightingsResponseSchema)` to create a new message.
  */
 export const ListSightingsResponseSchema: GenMessage<ListSightingsResponse, {jsonType: ListSightingsResponseJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 14);
+  messageDesc(file_ipledger_v1_liveness, 15);
 
 /**
  * Input of BeginSnapshot.
@@ -1458,7 +1577,7 @@ export type BeginSnapshotRequestJson = {
  * Use `create(BeginSnapshotRequestSchema)` to create a new message.
  */
 export const BeginSnapshotRequestSchema: GenMessage<BeginSnapshotRequest, {jsonType: BeginSnapshotRequestJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 15);
+  messageDesc(file_ipledger_v1_liveness, 16);
 
 /**
  * Answer of BeginSnapshot. Look after you received it, then send `sequence`, `head` and `begun_at` in ReportSnapshot.
@@ -1563,7 +1682,7 @@ export type BeginSnapshotResponseJson = {
  * Use `create(BeginSnapshotResponseSchema)` to create a new message.
  */
 export const BeginSnapshotResponseSchema: GenMessage<BeginSnapshotResponse, {jsonType: BeginSnapshotResponseJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 16);
+  messageDesc(file_ipledger_v1_liveness, 17);
 
 /**
  * One address in use. The owner is compared byte by byte with that of a lease.
@@ -1712,7 +1831,7 @@ export type SnapshotEntryJson = {
  * Use `create(SnapshotEntrySchema)` to create a new message.
  */
 export const SnapshotEntrySchema: GenMessage<SnapshotEntry, {jsonType: SnapshotEntryJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 17);
+  messageDesc(file_ipledger_v1_liveness, 18);
 
 /**
  * Input of ReportSnapshot.
@@ -1875,7 +1994,7 @@ export type ReportSnapshotRequestJson = {
  * Use `create(ReportSnapshotRequestSchema)` to create a new message.
  */
 export const ReportSnapshotRequestSchema: GenMessage<ReportSnapshotRequest, {jsonType: ReportSnapshotRequestJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 18);
+  messageDesc(file_ipledger_v1_liveness, 19);
 
 /**
  * A look-up that ipledger asks for: does this workload exist?
@@ -1954,7 +2073,7 @@ export type VerificationJson = {
  * Use `create(VerificationSchema)` to create a new message.
  */
 export const VerificationSchema: GenMessage<Verification, {jsonType: VerificationJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 19);
+  messageDesc(file_ipledger_v1_liveness, 20);
 
 /**
  * Answer of ReportSnapshot.
@@ -2139,7 +2258,7 @@ export type ReportSnapshotResponseJson = {
  * Use `create(ReportSnapshotResponseSchema)` to create a new message.
  */
 export const ReportSnapshotResponseSchema: GenMessage<ReportSnapshotResponse, {jsonType: ReportSnapshotResponseJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 20);
+  messageDesc(file_ipledger_v1_liveness, 21);
 
 /**
  * Answer to one Verification.
@@ -2216,7 +2335,7 @@ export type LookUpVerdictJson = {
  * Use `create(LookUpVerdictSchema)` to create a new message.
  */
 export const LookUpVerdictSchema: GenMessage<LookUpVerdict, {jsonType: LookUpVerdictJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 21);
+  messageDesc(file_ipledger_v1_liveness, 22);
 
 /**
  * Input of ReportVerdicts.
@@ -2293,7 +2412,7 @@ export type ReportVerdictsRequestJson = {
  * Use `create(ReportVerdictsRequestSchema)` to create a new message.
  */
 export const ReportVerdictsRequestSchema: GenMessage<ReportVerdictsRequest, {jsonType: ReportVerdictsRequestJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 22);
+  messageDesc(file_ipledger_v1_liveness, 23);
 
 /**
  * Answer of ReportVerdicts.
@@ -2342,7 +2461,7 @@ export type ReportVerdictsResponseJson = {
  * Use `create(ReportVerdictsResponseSchema)` to create a new message.
  */
 export const ReportVerdictsResponseSchema: GenMessage<ReportVerdictsResponse, {jsonType: ReportVerdictsResponseJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 23);
+  messageDesc(file_ipledger_v1_liveness, 24);
 
 /**
  * Input of Reconcile. Filters are joined by "and".
@@ -2461,7 +2580,7 @@ export type ReconcileRequestJson = {
  * Use `create(ReconcileRequestSchema)` to create a new message.
  */
 export const ReconcileRequestSchema: GenMessage<ReconcileRequest, {jsonType: ReconcileRequestJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 24);
+  messageDesc(file_ipledger_v1_liveness, 25);
 
 /**
  * One reason of a finding.
@@ -2524,7 +2643,7 @@ export type FindingReasonJson = {
  * Use `create(FindingReasonSchema)` to create a new message.
  */
 export const FindingReasonSchema: GenMessage<FindingReason, {jsonType: FindingReasonJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 25);
+  messageDesc(file_ipledger_v1_liveness, 26);
 
 /**
  * The action that one lease would meet.
@@ -2615,7 +2734,7 @@ export type FindingJson = {
  * Use `create(FindingSchema)` to create a new message.
  */
 export const FindingSchema: GenMessage<Finding, {jsonType: FindingJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 26);
+  messageDesc(file_ipledger_v1_liveness, 27);
 
 /**
  * Answer of Reconcile.
@@ -2678,7 +2797,7 @@ export type ReconcileResponseJson = {
  * Use `create(ReconcileResponseSchema)` to create a new message.
  */
 export const ReconcileResponseSchema: GenMessage<ReconcileResponse, {jsonType: ReconcileResponseJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 27);
+  messageDesc(file_ipledger_v1_liveness, 28);
 
 /**
  * Input of ResumeHold.
@@ -2713,6 +2832,13 @@ export type ResumeHoldRequest = Message<"ipledger.v1.ResumeHoldRequest"> & {
    * @generated from field: string request_id = 4;
    */
   requestId: string;
+
+  /**
+   * Decide and answer, but write nothing. `why` may be empty then.
+   *
+   * @generated from field: bool validate_only = 5;
+   */
+  validateOnly: boolean;
 };
 
 /**
@@ -2748,6 +2874,13 @@ export type ResumeHoldRequestJson = {
    * @generated from field: string request_id = 4;
    */
   requestId?: string;
+
+  /**
+   * Decide and answer, but write nothing. `why` may be empty then.
+   *
+   * @generated from field: bool validate_only = 5;
+   */
+  validateOnly?: boolean;
 };
 
 /**
@@ -2755,7 +2888,7 @@ export type ResumeHoldRequestJson = {
  * Use `create(ResumeHoldRequestSchema)` to create a new message.
  */
 export const ResumeHoldRequestSchema: GenMessage<ResumeHoldRequest, {jsonType: ResumeHoldRequestJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 28);
+  messageDesc(file_ipledger_v1_liveness, 29);
 
 /**
  * Answer of ResumeHold.
@@ -2790,7 +2923,7 @@ export type ResumeHoldResponseJson = {
  * Use `create(ResumeHoldResponseSchema)` to create a new message.
  */
 export const ResumeHoldResponseSchema: GenMessage<ResumeHoldResponse, {jsonType: ResumeHoldResponseJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 29);
+  messageDesc(file_ipledger_v1_liveness, 30);
 
 /**
  * Matters that wait for a person or for an answer: all of one code and source, or one of them.
@@ -2933,7 +3066,7 @@ export type AttentionJson = {
  * Use `create(AttentionSchema)` to create a new message.
  */
 export const AttentionSchema: GenMessage<Attention, {jsonType: AttentionJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 30);
+  messageDesc(file_ipledger_v1_liveness, 31);
 
 /**
  * Input of ListAttention.
@@ -3038,7 +3171,7 @@ export type ListAttentionRequestJson = {
  * Use `create(ListAttentionRequestSchema)` to create a new message.
  */
 export const ListAttentionRequestSchema: GenMessage<ListAttentionRequest, {jsonType: ListAttentionRequestJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 31);
+  messageDesc(file_ipledger_v1_liveness, 32);
 
 /**
  * Answer of ListAttention. Judged now, and on each page anew.
@@ -3087,7 +3220,7 @@ export type ListAttentionResponseJson = {
  * Use `create(ListAttentionResponseSchema)` to create a new message.
  */
 export const ListAttentionResponseSchema: GenMessage<ListAttentionResponse, {jsonType: ListAttentionResponseJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_liveness, 32);
+  messageDesc(file_ipledger_v1_liveness, 33);
 
 /**
  * How ipledger gets a source's list.

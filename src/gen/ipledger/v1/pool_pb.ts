@@ -14,7 +14,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file ipledger/v1/pool.proto.
  */
 export const file_ipledger_v1_pool: GenFile = /*@__PURE__*/
-  fileDesc("ChZpcGxlZGdlci92MS9wb29sLnByb3RvEgtpcGxlZGdlci52MSLlAQoKUmVhcFBvbGljeRIOCgZtaXNzZXMYASABKA0SLgoLbWluaW11bV9hZ2UYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMgoPdW53aXRuZXNzZWRfYWdlGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDnRlcm1pbmFsX2dyYWNlGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjAKDWNvbmZpcm1fZ3JhY2UYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24ivAUKBFBvb2wSDwoHbmV0d29yaxgBIAEoCRIMCgRuYW1lGAIgASgJEgoKAmlkGAMgASgEEgwKBGNpZHIYBCABKAkSDgoGc3VibmV0GAUgASgJEhUKDXByZWZpeF9sZW5ndGgYBiABKA0SDwoHZ2F0ZXdheRgHIAEoCRIPCgdleGNsdWRlGAggAygJEisKCGNvb2xkb3duGAkgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDmNvbmZpcm1fd2l0aGluGAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEisKCGxpdmVuZXNzGAsgASgOMhkuaXBsZWRnZXIudjEuUG9vbExpdmVuZXNzEhMKC293bmVyX2xpbWl0GAwgASgNEhsKCmlzX2RlZmF1bHQYDSABKAhSB2RlZmF1bHQSEAoIZHJhaW5pbmcYDiABKAgSKQoHb3B0aW9ucxgPIAEoCzIYLmlwbGVkZ2VyLnYxLlBvb2xPcHRpb25zEi0KBmxhYmVscxgQIAMoCzIdLmlwbGVkZ2VyLnYxLlBvb2wuTGFiZWxzRW50cnkSDwoHdmVyc2lvbhgRIAEoBBIuCgpjcmVhdGVkX2F0GBIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIlCgV1c2FnZRgUIAEoCzIWLmlwbGVkZ2VyLnYxLlBvb2xVc2FnZRIsCgtyZWFwX3BvbGljeRgVIAEoCzIXLmlwbGVkZ2VyLnYxLlJlYXBQb2xpY3kSEgoKbm9kZV9saW1pdBgWIAEoDRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIpYBCglQb29sVXNhZ2USDAoEc2l6ZRgBIAEoCRITCgthbGxvY2F0YWJsZRgCIAEoCRIMCgRmcmVlGAMgASgJEg8KB2Nvb2xpbmcYBCABKAkSEAoIcmVzZXJ2ZWQYBSABKAkSDgoGYWN0aXZlGAYgASgJEhMKC3F1YXJhbnRpbmVkGAcgASgJEhAKCGV4Y2x1ZGVkGAggASgJIsYEChFDcmVhdGVQb29sUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEgwKBG5hbWUYAiABKAkSDAoEY2lkchgDIAEoCRIOCgZzdWJuZXQYBCABKAkSFQoNcHJlZml4X2xlbmd0aBgFIAEoDRIPCgdnYXRld2F5GAYgASgJEg8KB2V4Y2x1ZGUYByADKAkSKwoIY29vbGRvd24YCCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMQoOY29uZmlybV93aXRoaW4YCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKwoIbGl2ZW5lc3MYCiABKA4yGS5pcGxlZGdlci52MS5Qb29sTGl2ZW5lc3MSEwoLb3duZXJfbGltaXQYCyABKA0SGwoKaXNfZGVmYXVsdBgMIAEoCFIHZGVmYXVsdBIQCghkcmFpbmluZxgNIAEoCBIpCgdvcHRpb25zGA4gASgLMhguaXBsZWRnZXIudjEuUG9vbE9wdGlvbnMSOgoGbGFiZWxzGA8gAygLMiouaXBsZWRnZXIudjEuQ3JlYXRlUG9vbFJlcXVlc3QuTGFiZWxzRW50cnkSEgoKcmVxdWVzdF9pZBgQIAEoCRIsCgtyZWFwX3BvbGljeRgRIAEoCzIXLmlwbGVkZ2VyLnYxLlJlYXBQb2xpY3kSEgoKbm9kZV9saW1pdBgSIAEoDRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIjUKEkNyZWF0ZVBvb2xSZXNwb25zZRIfCgRwb29sGAEgASgLMhEuaXBsZWRnZXIudjEuUG9vbCK2BgoRVXBkYXRlUG9vbFJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIMCgRuYW1lGAIgASgJEhUKCG5ld19uYW1lGAMgASgJSACIAQESEQoEY2lkchgEIAEoCUgBiAEBEhMKBnN1Ym5ldBgFIAEoCUgCiAEBEhQKB2dhdGV3YXkYBiABKAlIA4gBARIPCgdleGNsdWRlGAcgAygJEisKCGNvb2xkb3duGAggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDmNvbmZpcm1fd2l0aGluGAkgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjAKCGxpdmVuZXNzGAogASgOMhkuaXBsZWRnZXIudjEuUG9vbExpdmVuZXNzSASIAQESGAoLb3duZXJfbGltaXQYCyABKA1IBYgBARIgCgppc19kZWZhdWx0GAwgASgISAZSB2RlZmF1bHSIAQESFQoIZHJhaW5pbmcYDSABKAhIB4gBARIpCgdvcHRpb25zGA4gASgLMhguaXBsZWRnZXIudjEuUG9vbE9wdGlvbnMSOgoGbGFiZWxzGA8gAygLMiouaXBsZWRnZXIudjEuVXBkYXRlUG9vbFJlcXVlc3QuTGFiZWxzRW50cnkSFAoHdmVyc2lvbhgQIAEoBEgIiAEBEhIKCnJlcXVlc3RfaWQYESABKAkSLAoLcmVhcF9wb2xpY3kYEiABKAsyFy5pcGxlZGdlci52MS5SZWFwUG9saWN5Ei8KC3VwZGF0ZV9tYXNrGBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLkZpZWxkTWFzaxIXCgpub2RlX2xpbWl0GBQgASgNSAmIAQEaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUILCglfbmV3X25hbWVCBwoFX2NpZHJCCQoHX3N1Ym5ldEIKCghfZ2F0ZXdheUILCglfbGl2ZW5lc3NCDgoMX293bmVyX2xpbWl0Qg0KC19pc19kZWZhdWx0QgsKCV9kcmFpbmluZ0IKCghfdmVyc2lvbkINCgtfbm9kZV9saW1pdCI1ChJVcGRhdGVQb29sUmVzcG9uc2USHwoEcG9vbBgBIAEoCzIRLmlwbGVkZ2VyLnYxLlBvb2wiaAoRRGVsZXRlUG9vbFJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIMCgRuYW1lGAIgASgJEhQKB3ZlcnNpb24YAyABKARIAIgBARISCgpyZXF1ZXN0X2lkGAQgASgJQgoKCF92ZXJzaW9uIjUKEkRlbGV0ZVBvb2xSZXNwb25zZRIfCgRwb29sGAEgASgLMhEuaXBsZWRnZXIudjEuUG9vbCIvCg5HZXRQb29sUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEgwKBG5hbWUYAiABKAkiQAoPR2V0UG9vbFJlc3BvbnNlEh8KBHBvb2wYASABKAsyES5pcGxlZGdlci52MS5Qb29sEgwKBGhlYWQYAiABKAQiwgEKEExpc3RQb29sc1JlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRI5CgZsYWJlbHMYAiADKAsyKS5pcGxlZGdlci52MS5MaXN0UG9vbHNSZXF1ZXN0LkxhYmVsc0VudHJ5EgwKBGNpZHIYAyABKAkSEQoJcGFnZV9zaXplGAQgASgNEhIKCnBhZ2VfdG9rZW4YBSABKAkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJcChFMaXN0UG9vbHNSZXNwb25zZRIgCgVwb29scxgBIAMoCzIRLmlwbGVkZ2VyLnYxLlBvb2wSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEgwKBGhlYWQYAyABKAQqSAoMUG9vbExpdmVuZXNzEh0KGVBPT0xfTElWRU5FU1NfVU5TUEVDSUZJRUQQABINCglBVkFJTEFCTEUQARIKCgZTVFJJQ1QQAjKWAwoLUG9vbFNlcnZpY2USTQoKQ3JlYXRlUG9vbBIeLmlwbGVkZ2VyLnYxLkNyZWF0ZVBvb2xSZXF1ZXN0Gh8uaXBsZWRnZXIudjEuQ3JlYXRlUG9vbFJlc3BvbnNlEk0KClVwZGF0ZVBvb2wSHi5pcGxlZGdlci52MS5VcGRhdGVQb29sUmVxdWVzdBofLmlwbGVkZ2VyLnYxLlVwZGF0ZVBvb2xSZXNwb25zZRJNCgpEZWxldGVQb29sEh4uaXBsZWRnZXIudjEuRGVsZXRlUG9vbFJlcXVlc3QaHy5pcGxlZGdlci52MS5EZWxldGVQb29sUmVzcG9uc2USSQoHR2V0UG9vbBIbLmlwbGVkZ2VyLnYxLkdldFBvb2xSZXF1ZXN0GhwuaXBsZWRnZXIudjEuR2V0UG9vbFJlc3BvbnNlIgOQAgESTwoJTGlzdFBvb2xzEh0uaXBsZWRnZXIudjEuTGlzdFBvb2xzUmVxdWVzdBoeLmlwbGVkZ2VyLnYxLkxpc3RQb29sc1Jlc3BvbnNlIgOQAgFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_field_mask, file_google_protobuf_timestamp, file_ipledger_v1_types]);
+  fileDesc("ChZpcGxlZGdlci92MS9wb29sLnByb3RvEgtpcGxlZGdlci52MSLlAQoKUmVhcFBvbGljeRIOCgZtaXNzZXMYASABKA0SLgoLbWluaW11bV9hZ2UYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMgoPdW53aXRuZXNzZWRfYWdlGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDnRlcm1pbmFsX2dyYWNlGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjAKDWNvbmZpcm1fZ3JhY2UYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24ivAUKBFBvb2wSDwoHbmV0d29yaxgBIAEoCRIMCgRuYW1lGAIgASgJEgoKAmlkGAMgASgEEgwKBGNpZHIYBCABKAkSDgoGc3VibmV0GAUgASgJEhUKDXByZWZpeF9sZW5ndGgYBiABKA0SDwoHZ2F0ZXdheRgHIAEoCRIPCgdleGNsdWRlGAggAygJEisKCGNvb2xkb3duGAkgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDmNvbmZpcm1fd2l0aGluGAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEisKCGxpdmVuZXNzGAsgASgOMhkuaXBsZWRnZXIudjEuUG9vbExpdmVuZXNzEhMKC293bmVyX2xpbWl0GAwgASgNEhsKCmlzX2RlZmF1bHQYDSABKAhSB2RlZmF1bHQSEAoIZHJhaW5pbmcYDiABKAgSKQoHb3B0aW9ucxgPIAEoCzIYLmlwbGVkZ2VyLnYxLlBvb2xPcHRpb25zEi0KBmxhYmVscxgQIAMoCzIdLmlwbGVkZ2VyLnYxLlBvb2wuTGFiZWxzRW50cnkSDwoHdmVyc2lvbhgRIAEoBBIuCgpjcmVhdGVkX2F0GBIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIlCgV1c2FnZRgUIAEoCzIWLmlwbGVkZ2VyLnYxLlBvb2xVc2FnZRIsCgtyZWFwX3BvbGljeRgVIAEoCzIXLmlwbGVkZ2VyLnYxLlJlYXBQb2xpY3kSEgoKbm9kZV9saW1pdBgWIAEoDRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIpYBCglQb29sVXNhZ2USDAoEc2l6ZRgBIAEoCRITCgthbGxvY2F0YWJsZRgCIAEoCRIMCgRmcmVlGAMgASgJEg8KB2Nvb2xpbmcYBCABKAkSEAoIcmVzZXJ2ZWQYBSABKAkSDgoGYWN0aXZlGAYgASgJEhMKC3F1YXJhbnRpbmVkGAcgASgJEhAKCGV4Y2x1ZGVkGAggASgJIsYEChFDcmVhdGVQb29sUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEgwKBG5hbWUYAiABKAkSDAoEY2lkchgDIAEoCRIOCgZzdWJuZXQYBCABKAkSFQoNcHJlZml4X2xlbmd0aBgFIAEoDRIPCgdnYXRld2F5GAYgASgJEg8KB2V4Y2x1ZGUYByADKAkSKwoIY29vbGRvd24YCCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMQoOY29uZmlybV93aXRoaW4YCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKwoIbGl2ZW5lc3MYCiABKA4yGS5pcGxlZGdlci52MS5Qb29sTGl2ZW5lc3MSEwoLb3duZXJfbGltaXQYCyABKA0SGwoKaXNfZGVmYXVsdBgMIAEoCFIHZGVmYXVsdBIQCghkcmFpbmluZxgNIAEoCBIpCgdvcHRpb25zGA4gASgLMhguaXBsZWRnZXIudjEuUG9vbE9wdGlvbnMSOgoGbGFiZWxzGA8gAygLMiouaXBsZWRnZXIudjEuQ3JlYXRlUG9vbFJlcXVlc3QuTGFiZWxzRW50cnkSEgoKcmVxdWVzdF9pZBgQIAEoCRIsCgtyZWFwX3BvbGljeRgRIAEoCzIXLmlwbGVkZ2VyLnYxLlJlYXBQb2xpY3kSEgoKbm9kZV9saW1pdBgSIAEoDRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIjUKEkNyZWF0ZVBvb2xSZXNwb25zZRIfCgRwb29sGAEgASgLMhEuaXBsZWRnZXIudjEuUG9vbCK2BgoRVXBkYXRlUG9vbFJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIMCgRuYW1lGAIgASgJEhUKCG5ld19uYW1lGAMgASgJSACIAQESEQoEY2lkchgEIAEoCUgBiAEBEhMKBnN1Ym5ldBgFIAEoCUgCiAEBEhQKB2dhdGV3YXkYBiABKAlIA4gBARIPCgdleGNsdWRlGAcgAygJEisKCGNvb2xkb3duGAggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDmNvbmZpcm1fd2l0aGluGAkgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjAKCGxpdmVuZXNzGAogASgOMhkuaXBsZWRnZXIudjEuUG9vbExpdmVuZXNzSASIAQESGAoLb3duZXJfbGltaXQYCyABKA1IBYgBARIgCgppc19kZWZhdWx0GAwgASgISAZSB2RlZmF1bHSIAQESFQoIZHJhaW5pbmcYDSABKAhIB4gBARIpCgdvcHRpb25zGA4gASgLMhguaXBsZWRnZXIudjEuUG9vbE9wdGlvbnMSOgoGbGFiZWxzGA8gAygLMiouaXBsZWRnZXIudjEuVXBkYXRlUG9vbFJlcXVlc3QuTGFiZWxzRW50cnkSFAoHdmVyc2lvbhgQIAEoBEgIiAEBEhIKCnJlcXVlc3RfaWQYESABKAkSLAoLcmVhcF9wb2xpY3kYEiABKAsyFy5pcGxlZGdlci52MS5SZWFwUG9saWN5Ei8KC3VwZGF0ZV9tYXNrGBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLkZpZWxkTWFzaxIXCgpub2RlX2xpbWl0GBQgASgNSAmIAQEaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUILCglfbmV3X25hbWVCBwoFX2NpZHJCCQoHX3N1Ym5ldEIKCghfZ2F0ZXdheUILCglfbGl2ZW5lc3NCDgoMX293bmVyX2xpbWl0Qg0KC19pc19kZWZhdWx0QgsKCV9kcmFpbmluZ0IKCghfdmVyc2lvbkINCgtfbm9kZV9saW1pdCI1ChJVcGRhdGVQb29sUmVzcG9uc2USHwoEcG9vbBgBIAEoCzIRLmlwbGVkZ2VyLnYxLlBvb2wiaAoRRGVsZXRlUG9vbFJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIMCgRuYW1lGAIgASgJEhQKB3ZlcnNpb24YAyABKARIAIgBARISCgpyZXF1ZXN0X2lkGAQgASgJQgoKCF92ZXJzaW9uIjUKEkRlbGV0ZVBvb2xSZXNwb25zZRIfCgRwb29sGAEgASgLMhEuaXBsZWRnZXIudjEuUG9vbCIvCg5HZXRQb29sUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEgwKBG5hbWUYAiABKAkiQAoPR2V0UG9vbFJlc3BvbnNlEh8KBHBvb2wYASABKAsyES5pcGxlZGdlci52MS5Qb29sEgwKBGhlYWQYAiABKAQiwgEKEExpc3RQb29sc1JlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRI5CgZsYWJlbHMYAiADKAsyKS5pcGxlZGdlci52MS5MaXN0UG9vbHNSZXF1ZXN0LkxhYmVsc0VudHJ5EgwKBGNpZHIYAyABKAkSEQoJcGFnZV9zaXplGAQgASgNEhIKCnBhZ2VfdG9rZW4YBSABKAkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJcChFMaXN0UG9vbHNSZXNwb25zZRIgCgVwb29scxgBIAMoCzIRLmlwbGVkZ2VyLnYxLlBvb2wSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEgwKBGhlYWQYAyABKAQiXQoKUG9vbFNhbXBsZRIoCgR0aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIlCgV1c2FnZRgCIAEoCzIWLmlwbGVkZ2VyLnYxLlBvb2xVc2FnZSKqAQoJUG9vbFRyZW5kEgwKBHBvb2wYASABKAkSFwoPbGVhc2VzX3Blcl9ob3VyGAIgASgNEi8KDGV4aGF1c3RlZF9pbhgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIMCgRtYWRlGAQgASgNEg0KBWVuZGVkGAUgASgNEigKB3NhbXBsZXMYBiADKAsyFy5pcGxlZGdlci52MS5Qb29sU2FtcGxlIsABChVMaXN0UG9vbFRyZW5kc1JlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIMCgRwb29sGAIgASgJEigKBGZyb20YAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiYKAnRvGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdzYW1wbGVzGAUgASgNEhEKCXBhZ2Vfc2l6ZRgGIAEoDRISCgpwYWdlX3Rva2VuGAcgASgJIosBChZMaXN0UG9vbFRyZW5kc1Jlc3BvbnNlEiYKBnRyZW5kcxgBIAMoCzIWLmlwbGVkZ2VyLnYxLlBvb2xUcmVuZBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSMAoMY291bnRlZF9mcm9tGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCpICgxQb29sTGl2ZW5lc3MSHQoZUE9PTF9MSVZFTkVTU19VTlNQRUNJRklFRBAAEg0KCUFWQUlMQUJMRRABEgoKBlNUUklDVBACMvYDCgtQb29sU2VydmljZRJNCgpDcmVhdGVQb29sEh4uaXBsZWRnZXIudjEuQ3JlYXRlUG9vbFJlcXVlc3QaHy5pcGxlZGdlci52MS5DcmVhdGVQb29sUmVzcG9uc2USTQoKVXBkYXRlUG9vbBIeLmlwbGVkZ2VyLnYxLlVwZGF0ZVBvb2xSZXF1ZXN0Gh8uaXBsZWRnZXIudjEuVXBkYXRlUG9vbFJlc3BvbnNlEk0KCkRlbGV0ZVBvb2wSHi5pcGxlZGdlci52MS5EZWxldGVQb29sUmVxdWVzdBofLmlwbGVkZ2VyLnYxLkRlbGV0ZVBvb2xSZXNwb25zZRJJCgdHZXRQb29sEhsuaXBsZWRnZXIudjEuR2V0UG9vbFJlcXVlc3QaHC5pcGxlZGdlci52MS5HZXRQb29sUmVzcG9uc2UiA5ACARJPCglMaXN0UG9vbHMSHS5pcGxlZGdlci52MS5MaXN0UG9vbHNSZXF1ZXN0Gh4uaXBsZWRnZXIudjEuTGlzdFBvb2xzUmVzcG9uc2UiA5ACARJeCg5MaXN0UG9vbFRyZW5kcxIiLmlwbGVkZ2VyLnYxLkxpc3RQb29sVHJlbmRzUmVxdWVzdBojLmlwbGVkZ2VyLnYxLkxpc3RQb29sVHJlbmRzUmVzcG9uc2UiA5ACAWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_field_mask, file_google_protobuf_timestamp, file_ipledger_v1_types]);
 
 /**
  * When a lease of the pool may be taken back without a Release: on proof of absence, or because it was never confirmed. Each
@@ -1596,6 +1596,344 @@ export const ListPoolsResponseSchema: GenMessage<ListPoolsResponse, {jsonType: L
   messageDesc(file_ipledger_v1_pool, 12);
 
 /**
+ * How full a pool was.
+ *
+ * @generated from message ipledger.v1.PoolSample
+ */
+export type PoolSample = Message<"ipledger.v1.PoolSample"> & {
+  /**
+   * The minute in which it was counted.
+   *
+   * @generated from field: google.protobuf.Timestamp time = 1;
+   */
+  time?: Timestamp | undefined;
+
+  /**
+   * What was counted.
+   *
+   * @generated from field: ipledger.v1.PoolUsage usage = 2;
+   */
+  usage?: PoolUsage | undefined;
+};
+
+/**
+ * How full a pool was.
+ *
+ * @generated from message ipledger.v1.PoolSample
+ */
+export type PoolSampleJson = {
+  /**
+   * The minute in which it was counted.
+   *
+   * @generated from field: google.protobuf.Timestamp time = 1;
+   */
+  time?: TimestampJson;
+
+  /**
+   * What was counted.
+   *
+   * @generated from field: ipledger.v1.PoolUsage usage = 2;
+   */
+  usage?: PoolUsageJson;
+};
+
+/**
+ * Describes the message ipledger.v1.PoolSample.
+ * Use `create(PoolSampleSchema)` to create a new message.
+ */
+export const PoolSampleSchema: GenMessage<PoolSample, {jsonType: PoolSampleJson}> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_pool, 13);
+
+/**
+ * How a pool changes.
+ *
+ * @generated from message ipledger.v1.PoolTrend
+ */
+export type PoolTrend = Message<"ipledger.v1.PoolTrend"> & {
+  /**
+   * Name of the pool.
+   *
+   * @generated from field: string pool = 1;
+   */
+  pool: string;
+
+  /**
+   * Net growth of its held and cooling leases, by the samples of the last hour. 0: it does not grow, or there are fewer than five.
+   *
+   * @generated from field: uint32 leases_per_hour = 2;
+   */
+  leasesPerHour: number;
+
+  /**
+   * Time from the last sample until nothing of it is free, if that goes on. Absent: it does not fill, or not within a century.
+   *
+   * @generated from field: google.protobuf.Duration exhausted_in = 3;
+   */
+  exhaustedIn?: Duration | undefined;
+
+  /**
+   * Leases that were made in it since `counted_from`: reserved, adopted or quarantined.
+   *
+   * @generated from field: uint32 made = 4;
+   */
+  made: number;
+
+  /**
+   * Leases of it that ended since then: released or reaped.
+   *
+   * @generated from field: uint32 ended = 5;
+   */
+  ended: number;
+
+  /**
+   * Of equal steps of the time asked for the last sample each, oldest first. Steps without samples have none.
+   *
+   * @generated from field: repeated ipledger.v1.PoolSample samples = 6;
+   */
+  samples: PoolSample[];
+};
+
+/**
+ * How a pool changes.
+ *
+ * @generated from message ipledger.v1.PoolTrend
+ */
+export type PoolTrendJson = {
+  /**
+   * Name of the pool.
+   *
+   * @generated from field: string pool = 1;
+   */
+  pool?: string;
+
+  /**
+   * Net growth of its held and cooling leases, by the samples of the last hour. 0: it does not grow, or there are fewer than five.
+   *
+   * @generated from field: uint32 leases_per_hour = 2;
+   */
+  leasesPerHour?: number;
+
+  /**
+   * Time from the last sample until nothing of it is free, if that goes on. Absent: it does not fill, or not within a century.
+   *
+   * @generated from field: google.protobuf.Duration exhausted_in = 3;
+   */
+  exhaustedIn?: DurationJson;
+
+  /**
+   * Leases that were made in it since `counted_from`: reserved, adopted or quarantined.
+   *
+   * @generated from field: uint32 made = 4;
+   */
+  made?: number;
+
+  /**
+   * Leases of it that ended since then: released or reaped.
+   *
+   * @generated from field: uint32 ended = 5;
+   */
+  ended?: number;
+
+  /**
+   * Of equal steps of the time asked for the last sample each, oldest first. Steps without samples have none.
+   *
+   * @generated from field: repeated ipledger.v1.PoolSample samples = 6;
+   */
+  samples?: PoolSampleJson[];
+};
+
+/**
+ * Describes the message ipledger.v1.PoolTrend.
+ * Use `create(PoolTrendSchema)` to create a new message.
+ */
+export const PoolTrendSchema: GenMessage<PoolTrend, {jsonType: PoolTrendJson}> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_pool, 14);
+
+/**
+ * Input of ListPoolTrends.
+ *
+ * @generated from message ipledger.v1.ListPoolTrendsRequest
+ */
+export type ListPoolTrendsRequest = Message<"ipledger.v1.ListPoolTrendsRequest"> & {
+  /**
+   * Default `default`.
+   *
+   * @generated from field: string network = 1;
+   */
+  network: string;
+
+  /**
+   * Only this pool.
+   *
+   * @generated from field: string pool = 2;
+   */
+  pool: string;
+
+  /**
+   * Begin of the samples. Default: six hours before `to`. They are kept for 90 days.
+   *
+   * @generated from field: google.protobuf.Timestamp from = 3;
+   */
+  from?: Timestamp | undefined;
+
+  /**
+   * Their end. Default: now.
+   *
+   * @generated from field: google.protobuf.Timestamp to = 4;
+   */
+  to?: Timestamp | undefined;
+
+  /**
+   * Samples of each pool, at most 500. Default 0: none.
+   *
+   * @generated from field: uint32 samples = 5;
+   */
+  samples: number;
+
+  /**
+   * Default 100. More than 1,000 is 1,000.
+   *
+   * @generated from field: uint32 page_size = 6;
+   */
+  pageSize: number;
+
+  /**
+   * `next_page_token` of the page before, with the same filters.
+   *
+   * @generated from field: string page_token = 7;
+   */
+  pageToken: string;
+};
+
+/**
+ * Input of ListPoolTrends.
+ *
+ * @generated from message ipledger.v1.ListPoolTrendsRequest
+ */
+export type ListPoolTrendsRequestJson = {
+  /**
+   * Default `default`.
+   *
+   * @generated from field: string network = 1;
+   */
+  network?: string;
+
+  /**
+   * Only this pool.
+   *
+   * @generated from field: string pool = 2;
+   */
+  pool?: string;
+
+  /**
+   * Begin of the samples. Default: six hours before `to`. They are kept for 90 days.
+   *
+   * @generated from field: google.protobuf.Timestamp from = 3;
+   */
+  from?: TimestampJson;
+
+  /**
+   * Their end. Default: now.
+   *
+   * @generated from field: google.protobuf.Timestamp to = 4;
+   */
+  to?: TimestampJson;
+
+  /**
+   * Samples of each pool, at most 500. Default 0: none.
+   *
+   * @generated from field: uint32 samples = 5;
+   */
+  samples?: number;
+
+  /**
+   * Default 100. More than 1,000 is 1,000.
+   *
+   * @generated from field: uint32 page_size = 6;
+   */
+  pageSize?: number;
+
+  /**
+   * `next_page_token` of the page before, with the same filters.
+   *
+   * @generated from field: string page_token = 7;
+   */
+  pageToken?: string;
+};
+
+/**
+ * Describes the message ipledger.v1.ListPoolTrendsRequest.
+ * Use `create(ListPoolTrendsRequestSchema)` to create a new message.
+ */
+export const ListPoolTrendsRequestSchema: GenMessage<ListPoolTrendsRequest, {jsonType: ListPoolTrendsRequestJson}> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_pool, 15);
+
+/**
+ * Answer of ListPoolTrends.
+ *
+ * @generated from message ipledger.v1.ListPoolTrendsResponse
+ */
+export type ListPoolTrendsResponse = Message<"ipledger.v1.ListPoolTrendsResponse"> & {
+  /**
+   * In order of name.
+   *
+   * @generated from field: repeated ipledger.v1.PoolTrend trends = 1;
+   */
+  trends: PoolTrend[];
+
+  /**
+   * Empty: this was the last page.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+
+  /**
+   * What is `made` and `ended` was counted from then on: five minutes ago, or later if the network had more than 10,000 events
+   * since.
+   *
+   * @generated from field: google.protobuf.Timestamp counted_from = 3;
+   */
+  countedFrom?: Timestamp | undefined;
+};
+
+/**
+ * Answer of ListPoolTrends.
+ *
+ * @generated from message ipledger.v1.ListPoolTrendsResponse
+ */
+export type ListPoolTrendsResponseJson = {
+  /**
+   * In order of name.
+   *
+   * @generated from field: repeated ipledger.v1.PoolTrend trends = 1;
+   */
+  trends?: PoolTrendJson[];
+
+  /**
+   * Empty: this was the last page.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken?: string;
+
+  /**
+   * What is `made` and `ended` was counted from then on: five minutes ago, or later if the network had more than 10,000 events
+   * since.
+   *
+   * @generated from field: google.protobuf.Timestamp counted_from = 3;
+   */
+  countedFrom?: TimestampJson;
+};
+
+/**
+ * Describes the message ipledger.v1.ListPoolTrendsResponse.
+ * Use `create(ListPoolTrendsResponseSchema)` to create a new message.
+ */
+export const ListPoolTrendsResponseSchema: GenMessage<ListPoolTrendsResponse, {jsonType: ListPoolTrendsResponseJson}> = /*@__PURE__*/
+  messageDesc(file_ipledger_v1_pool, 16);
+
+/**
  * Behaviour of Reserve when the network's sources have not reported.
  *
  * @generated from enum ipledger.v1.PoolLiveness
@@ -1705,6 +2043,16 @@ export const PoolService: GenService<{
     methodKind: "unary";
     input: typeof ListPoolsRequestSchema;
     output: typeof ListPoolsResponseSchema;
+  },
+  /**
+   * How pools of a network filled and how fast they change, in order of name. POOL_NOT_FOUND.
+   *
+   * @generated from rpc ipledger.v1.PoolService.ListPoolTrends
+   */
+  listPoolTrends: {
+    methodKind: "unary";
+    input: typeof ListPoolTrendsRequestSchema;
+    output: typeof ListPoolTrendsResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_ipledger_v1_pool, 0);
