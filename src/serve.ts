@@ -9,6 +9,7 @@ import { isLoopback, loopbackTokens, openTokens, type Tokens } from './api/token
 import { type Config, StartRefused } from './config.ts'
 import { ownCommand } from './core/command.ts'
 import { DatabaseGauges } from './database-gauges.ts'
+import { LOADS_WITHIN_MS } from './jobs/job.ts'
 import { Worker } from './jobs/worker.ts'
 import { Unavailable } from './ledger/ledger.ts'
 import { type LedgerOptions, type OpenLedger, openLedger } from './ledger/open.ts'
@@ -187,7 +188,7 @@ export async function openWriter(
 /** The network of calls that name none. */
 async function ensureDefaultNetwork(ledger: OpenLedger, log: Logger): Promise<void> {
   try {
-    if ((await ledger.image(NETWORK)) !== null) return
+    if ((await ledger.image(NETWORK, { deadline: performance.now() + LOADS_WITHIN_MS })) !== null) return
   } catch (error) {
     // A network that must be rebuilt must not stop the others (azure#4449).
     if (!(error instanceof Unavailable)) throw error

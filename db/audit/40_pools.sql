@@ -47,7 +47,8 @@ create function ipledger_audit.pool_touched(network text, cidr cidr, prefix_leng
     left join listed x on x.address = t.address
    where t.network = pool_touched.network and t.address >= set_masklen(network(pool_touched.cidr)::inet, -1)
      and t.address <= set_masklen(broadcast(pool_touched.cidr), -1)
-     and set_masklen(t.address, pool_touched.prefix_length) = network(set_masklen(t.address, pool_touched.prefix_length))::inet
+     and (pool_touched.prefix_length = masklen(t.address)
+          or set_masklen(t.address, pool_touched.prefix_length) = network(set_masklen(t.address, pool_touched.prefix_length))::inet)
 $$;
 comment on function ipledger_audit.pool_touched(text, cidr, int) is $$The addresses of a CIDR that were ever leased and at which a lease of this length can begin, as they are now. Columns: address (of a block
 the first one), state (FREE, COOLING, RESERVED, ACTIVE, QUARANTINED).

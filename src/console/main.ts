@@ -7,8 +7,11 @@ import { call, type Failed, isSignedIn, signIn } from './api.ts'
 import { linkTo, parseRoute, type Route } from './route.ts'
 import { Address } from './screens/address.ts'
 import { Attention } from './screens/attention.ts'
+import { Lease } from './screens/lease.ts'
 import { Leases } from './screens/leases.ts'
 import { Overview } from './screens/overview.ts'
+import { Owners } from './screens/owner.ts'
+import { Pool } from './screens/pool.ts'
 import { Search } from './screens/search.ts'
 import { Server } from './screens/server.ts'
 import { Sources } from './screens/sources.ts'
@@ -20,6 +23,9 @@ const SCREENS = {
   sources: ['Sources', Sources],
   leases: ['Leases', Leases],
   address: [null, Address],
+  pool: [null, Pool],
+  lease: [null, Lease],
+  owner: [null, Owners],
   search: [null, Search],
   server: ['Server', Server],
 } as const
@@ -92,7 +98,7 @@ function Networks({ network, name }: { readonly network: string; readonly name: 
   )
   const names = new Set([network, ...(answer?.networks ?? []).map((one) => one.name ?? '')])
   const choose = (event: Event) => {
-    const screen = name === 'address' || name === 'search' ? 'overview' : name
+    const screen = SCREENS[name as keyof typeof SCREENS]?.[0] ? name : 'overview'
     location.hash = linkTo([screen, (event.target as HTMLSelectElement).value])
   }
   return html`<label class="network">Network

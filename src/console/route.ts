@@ -1,4 +1,5 @@
 /** Where one is: each view has an address of its own, behind the `#`, that can be sent to a colleague. */
+import type { GetServerResponseJson } from '../gen/ipledger/v1/server_pb.ts'
 
 export type Route = {
   /** Words of the path: `['address', 'default', '10.0.0.5']`. */
@@ -11,6 +12,14 @@ export type ScreenProps = {
   /** Words of the path after the network. */
   readonly rest: readonly string[]
   readonly query: Route['query']
+  /** The server, and what its caller may do. */
+  readonly server: GetServerResponseJson
+}
+
+/** A moment as the API takes it: a number of the log, or a time. */
+export function momentOf(at: string | undefined) {
+  if (at === undefined) return {}
+  return /^\d+$/.test(at) ? { seq: at } : { time: at }
 }
 
 export function parseRoute(hash: string): Route {

@@ -22,7 +22,7 @@ import { type Db, MOST_EXAMINED, readHead } from './read-db.ts'
 import { headOf } from './sql/head.ts'
 import type { RowOf } from './tables.ts'
 
-const EXAMINE_FOR_MS = 1_000
+const EXAMINE_FOR_MS = 800
 
 /** `after`: last address of the page before. */
 export type PageByAddress = { readonly after: string | null; readonly size: number }
@@ -83,7 +83,7 @@ type Filters = readonly Expression<SqlBool>[]
 
 /**
  * A page of the leases that were held as of a number of the log; null: now. Without an index for a filter rows are scanned, at
- * most `MOST_EXAMINED` a statement, until the page is full, nothing is left, or a second has passed: then the page is short,
+ * most `MOST_EXAMINED` a statement, until the page is full, nothing is left, or its time is up: then the page is short,
  * and the next goes on where it stopped (`next`; null after the last one).
  */
 export async function readLeasePage(

@@ -59,8 +59,8 @@ type Counts = Record<'cooling' | 'reserved' | 'active' | 'quarantined', number>
 
 export type PoolUsage = { readonly pool: Pool; readonly usage: Usage }
 
-/** Of a pool `p`. */
-const COUNTS = `
+/** Of a pool, or of a part of one, `p`. */
+export const COUNTS = `
   select count(*) filter (where t.state = 'COOLING') as cooling, count(*) filter (where t.state = 'RESERVED') as reserved,
     count(*) filter (where t.state = 'ACTIVE') as active, count(*) filter (where t.state = 'QUARANTINED') as quarantined
   from ipledger_audit.pool_touched(p.network_id, p.cidr, p.prefix_length) t`

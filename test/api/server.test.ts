@@ -3,7 +3,8 @@ import { readdirSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import manifest from '../../package.json' with { type: 'json' }
 import { withClient } from '../support/database.ts'
-import { useService } from '../support/service.ts'
+import { serviceOn, useService } from '../support/service.ts'
+import { waitFor } from '../support/wait-for.ts'
 
 const running = await useService()
 const { call, database } = running
@@ -32,4 +33,19 @@ test('GetServer names no login', async () => {
   const { place } = (await call.ok('ServerService/GetServer', {})).database
   expect(place).toMatch(/^PostgreSQL at (\/|[\w.]+:\d+)/)
   expect(place).not.toMatch(/@|ipledger_service/)
+})
+
+test('a start waits until its network can be loaded, however short the deadline of calls is', async () => {
+  const starting = await withClient(database.adminUrl, async (admin) => {
+    await admin.query('begin')
+    await admin.query(`select from ipledger.network_lock where network_id = 'default' for update`)
+    const began = performance.now()
+    const starts = serviceOn({ database }, { IPLEDGER_DEADLINE_SECONDS: '1' })
+    starts.catch(() => {})
+    await waitFor(() => performance.now() - began > 1_500)
+    await admin.query('commit')
+    return { starts }
+  })
+  await using second = await starting.starts
+  expect(await second.call.ok('ServerService/GetServer', {})).toMatchObject({ version: manifest.version })
 })

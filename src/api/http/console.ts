@@ -12,7 +12,14 @@ import { fileURLToPath } from 'node:url'
 import { gzipSync } from 'node:zlib'
 
 const ROOT = new URL('../../console/', import.meta.url)
-const LIBRARIES = ['preact', 'preact/hooks', 'htm', 'htm/preact', 'uplot'] as const
+/** By the name that modules import them by: the file that browsers can load. */
+const LIBRARIES = {
+  preact: 'preact',
+  'preact/hooks': 'preact/hooks',
+  htm: 'htm',
+  'htm/preact': 'htm/preact',
+  uplot: 'uplot/dist/uPlot.esm.js',
+}
 const TYPES: Readonly<Record<string, string>> = {
   '.html': 'text/html; charset=utf-8',
   '.ts': 'text/javascript; charset=utf-8',
@@ -37,7 +44,7 @@ const fileOf = (type: string, text: string): File => ({
 const sha256 = (text: string) => createHash('sha256').update(text).digest('base64')
 
 const IMPORTS = JSON.stringify({
-  imports: Object.fromEntries(LIBRARIES.map((name) => [name, `/console/lib/${name}.js`])),
+  imports: Object.fromEntries(Object.keys(LIBRARIES).map((name) => [name, `/console/lib/${name}.js`])),
 })
 
 const MAIN = `main${extname(import.meta.filename)}`
@@ -102,7 +109,9 @@ function readFiles(): ReadonlyMap<string, File> {
   return new Map([
     ['/', fileOf(TYPES['.html']!, PAGE)],
     ...own.map((name) => [`/console/${name}`, fileOf(TYPES[extname(name)]!, module(name))] as const),
-    ...LIBRARIES.map((name) => [`/console/lib/${name}.js`, fileOf(TYPES['.js']!, library(name))] as const),
+    ...Object.entries(LIBRARIES).map(
+      ([name, file]) => [`/console/lib/${name}.js`, fileOf(TYPES['.js']!, library(file))] as const,
+    ),
     ['/console/lib/uplot.css', fileOf(TYPES['.css']!, library('uplot/dist/uPlot.min.css'))],
   ])
 }

@@ -1,13 +1,14 @@
 /** One address: why it is as it is, who had it, as a story with its evidence. */
 
 import { html } from 'htm/preact'
+import { Act, quarantine, reap } from '../act.ts'
 import { call } from '../api.ts'
-import { linkTo, type ScreenProps } from '../route.ts'
+import { linkTo, momentOf, type ScreenProps } from '../route.ts'
 import { State, Table, Time, useAnswer, View } from '../view.ts'
 
-export function Address({ network, rest: [address = ''], query }: ScreenProps) {
+export function Address({ network, rest: [address = ''], query, server }: ScreenProps) {
   const { at } = query
-  const when = at === undefined ? {} : /^\d+$/.test(at) ? { seq: at } : { time: at }
+  const when = momentOf(at)
   const asked = useAnswer(
     async (signal) => {
       const [explained, history, sightings] = await Promise.all([
@@ -27,33 +28,21 @@ export function Address({ network, rest: [address = ''], query }: ScreenProps) {
   const { explained, history, sightings = [] } = asked.answer ?? {}
   const holders = history?.holders ?? []
   const entries = history?.entries ?? []
+  const held = holders.find(({ untilTime }) => !untilTime)
+  const deeds = [
+    ...(explained?.state === 'QUARANTINED' ? [] : [quarantine(network, address)]),
+    ...(held ? [reap(held.leaseId!)] : []),
+  ]
   const command = `ipledger explain ${address} --network ${network}${at ? ` --at ${at}` : ''}`
   return html`<${View} title=${address} asked=${asked} call=${['AuditService/ExplainAddress', { network, address, ...when }]} command=${command}>
     <p class="answer"><${State} of=${explained?.state} /> ${explained?.answer}</p>
     ${at && html`<p class="banner">As it was at ${at}. <a href=${linkTo(['address', network, address])}>Now</a></p>`}
+    ${!at && html`<p class="acts">${deeds.map((deed) => html`<${Act} key=${deed.label} deed=${deed} server=${server} onDone=${asked.again} />`)}</p>`}
     <h2>Holders</h2>
     <${Bars} holders=${holders} />
-    <${Table} caption="Holders of ${address}" none="Nobody held it." rows=${holders} columns=${[
-      [
-        'Owner',
-        ({ owner }: Holder) =>
-          owner
-            ? html`<a href=${linkTo(['leases', network], { kind: owner.kind, name: owner.name })}>${owner.kind} ${owner.name}</a>`
-            : 'unknown',
-      ],
-      ['Lease', ({ leaseId }: Holder) => leaseId],
-      ['From', ({ fromTime }: Holder) => html`<${Time} at=${fromTime} />`],
-      ['Until', ({ untilTime }: Holder) => (untilTime ? html`<${Time} at=${untilTime} />` : 'now')],
-      ['Cools until', ({ availableAt }: Holder) => availableAt && html`<${Time} at=${availableAt} />`],
-    ]} />
+    <${Holders} network=${network} holders=${holders} />
     <h2>Story</h2>
-    <ol class="story" reversed>${entries.map(
-      ({ event, what }) => html`<li value=${event?.seq}>
-        <a href=${linkTo(['address', network, address], { at: event?.seq })} title="As it was then"><${Time} at=${event?.time} /></a>
-        <p>${what}</p>
-        <details><summary>Evidence</summary><pre>${JSON.stringify(event, null, 2)}</pre></details>
-      </li>`,
-    )}</ol>
+    <${Story} network=${network} address=${address} entries=${entries} />
     <h2>Seen</h2>
     <${Table} caption="Sightings at ${address}" none="No source lists it." rows=${sightings} columns=${[
       ['Source', ({ source }: Sighting) => source],
@@ -79,6 +68,42 @@ type Sighting = {
   readonly state?: string
   readonly appearedAt?: string
   readonly vanishedAt?: string
+}
+
+type Entry = { readonly event?: { readonly seq?: string; readonly time?: string }; readonly what?: string }
+
+export function Holders({
+  network,
+  holders,
+}: {
+  readonly network: string
+  readonly holders: readonly Holder[]
+}) {
+  return html`<${Table} caption="Holders" none="Nobody held it." rows=${holders} columns=${[
+    [
+      'Owner',
+      ({ owner }: Holder) =>
+        owner
+          ? html`<a href=${linkTo(['owner', network, owner.name!], { kind: owner.kind })}>${owner.kind} ${owner.name}</a>`
+          : 'unknown',
+    ],
+    ['Lease', ({ leaseId }: Holder) => html`<a href=${linkTo(['lease', network, leaseId!])}>${leaseId}</a>`],
+    ['From', ({ fromTime }: Holder) => html`<${Time} at=${fromTime} />`],
+    ['Until', ({ untilTime }: Holder) => (untilTime ? html`<${Time} at=${untilTime} />` : 'now')],
+    ['Cools until', ({ availableAt }: Holder) => availableAt && html`<${Time} at=${availableAt} />`],
+  ]} />`
+}
+
+type StoryProps = { readonly network: string; readonly address: string; readonly entries: readonly Entry[] }
+
+export function Story({ network, address, entries }: StoryProps) {
+  return html`<ol class="story" reversed>${entries.map(
+    ({ event, what }) => html`<li value=${event?.seq}>
+      <a href=${linkTo(['address', network, address], { at: event?.seq })} title="As it was then"><${Time} at=${event?.time} /></a>
+      <p>${what}</p>
+      <details><summary>Evidence</summary><pre>${JSON.stringify(event, null, 2)}</pre></details>
+    </li>`,
+  )}</ol>`
 }
 
 /** Over time, exact: a bar a holder, and its rest behind it. */

@@ -1,6 +1,7 @@
 /** Everything that waits for a person, the worst first. */
 
 import { html } from 'htm/preact'
+import { Act, type Deed, endRecovery, reap, resume, retire } from '../act.ts'
 import { call } from '../api.ts'
 import { linkTo, type ScreenProps } from '../route.ts'
 import { Table, Time, useAnswer, View } from '../view.ts'
@@ -16,7 +17,15 @@ type Item = {
   readonly text?: string
 }
 
-export function Attention({ network, query }: ScreenProps) {
+/** What a person could do about it. */
+function deedsOf(network: string, { code, leaseId, source }: Item): readonly Deed[] {
+  if (code === 'NETWORK_RECOVERING') return [endRecovery(network)]
+  if (code === 'HELD') return [resume(network)]
+  if (leaseId) return [reap(leaseId)]
+  return code === 'SOURCE_SILENT' && source ? [retire(network, source)] : []
+}
+
+export function Attention({ network, query, server }: ScreenProps) {
   const { code } = query
   const request = { network, pageSize: 1000, ...(code && { codes: [code], each: true }) }
   const asked = useAnswer(
@@ -41,6 +50,16 @@ export function Attention({ network, query }: ScreenProps) {
           address ? html`<a href=${linkTo(['address', network, address])}>${address}</a>` : source,
       ],
       ['Waits for', ({ text }: Item) => text],
+      [
+        'Act',
+        (item: Item) =>
+          Number(item.count) > 1
+            ? html`<a href=${linkTo(['attention', network], { code: item.code })}>each of them</a>`
+            : deedsOf(network, item).map(
+                (deed) =>
+                  html`<${Act} key=${deed.label} deed=${deed} server=${server} onDone=${asked.again} />`,
+              ),
+      ],
     ]} />
   <//>`
 }

@@ -54,15 +54,15 @@ export function Leases({ network, query }: ScreenProps) {
         'Owner',
         ({ owner }: Lease) =>
           owner &&
-          html`<a href=${linkTo(['leases', network], { kind: owner.kind, name: owner.name })}>${owner.kind} ${owner.name}</a>`,
+          html`<a href=${linkTo(['owner', network, owner.name!], { kind: owner.kind })}>${owner.kind} ${owner.name}</a>`,
       ],
       [
         'Node',
         ({ owner }: Lease) =>
           owner?.node && html`<a href=${linkTo(['leases', network], { node: owner.node })}>${owner.node}</a>`,
       ],
-      ['Pool', ({ pool: of }: Lease) => of],
-      ['Lease', ({ leaseId }: Lease) => leaseId],
+      ['Pool', ({ pool: of }: Lease) => html`<a href=${linkTo(['pool', network, of!])}>${of}</a>`],
+      ['Lease', ({ leaseId }: Lease) => html`<a href=${linkTo(['lease', network, leaseId!])}>${leaseId}</a>`],
       ['Since', ({ reservedAt }: Lease) => html`<${Time} at=${reservedAt} />`],
     ]} />
     ${next && html`<p><a href=${linkTo(['leases', network], { ...query, page: next })}>Next page</a></p>`}

@@ -1,50 +1,61 @@
 /** How full the pools are, what waits, and whether anything is handed out. */
 
 import { html } from 'htm/preact'
+import { Act, endRecovery, resume } from '../act.ts'
 import { call } from '../api.ts'
 import { linkTo, type ScreenProps } from '../route.ts'
-import { Time, useAnswer, View } from '../view.ts'
+import { Failure, Time, useAnswer, View } from '../view.ts'
+import { trendSaid } from './pool.ts'
 
 const PARTS = ['active', 'reserved', 'quarantined', 'cooling', 'excluded', 'free'] as const
 
-export function Overview({ network }: ScreenProps) {
+export function Overview({ network, server }: ScreenProps) {
   const asked = useAnswer(
     async (signal) => {
-      const [{ pools = [] }, { network: found }, { items = [] }] = await Promise.all([
+      const [{ pools = [] }, { trends = [] }, { network: found }] = await Promise.all([
         call('PoolService', 'listPools', { network, pageSize: 1000 }, signal),
+        call('PoolService', 'listPoolTrends', { network, pageSize: 1000 }, signal),
         call('NetworkService', 'getNetwork', { name: network }, signal),
-        call('LivenessService', 'listAttention', { network, pageSize: 1000 }, signal),
       ])
-      return { pools, found, items }
+      return { pools, trends, found }
     },
     [network],
   )
-  const { pools = [], found, items = [] } = asked.answer ?? {}
+  // It takes longest, and nothing else waits for it.
+  const waits = useAnswer(
+    (signal) => call('LivenessService', 'listAttention', { network, pageSize: 1000 }, signal),
+    [network, asked.at],
+  )
+  const { pools = [], trends = [], found } = asked.answer ?? {}
+  const { items } = waits.answer ?? {}
   return html`<${View} title="Overview" asked=${asked}
       call=${['PoolService/ListPools', { network }]} command="ipledger pool list --network ${network}">
-    <${Banner} network=${found} />
+    <${Banner} network=${found} server=${server} onDone=${asked.again} />
     <h2>Pools</h2>
     ${pools.length === 0 && html`<p class="quiet">No pools. <code>ipledger pool create web --cidr 10.0.0.0/24</code> makes one.</p>`}
     <ul class="pools">${pools.map(({ name, cidr, usage = {}, draining }) => {
       const size = Number(usage.size)
-      const shares = PARTS.map((part) => [part, Number(usage[part])] as const).filter(
-        ([, count]) => count > 0,
+      // More than a number holds.
+      const shares = PARTS.map((part) => [part, BigInt(usage[part] ?? 0)] as const).filter(
+        ([, count]) => count > 0n,
       )
       const said = shares.map(([part, count]) => `${count.toLocaleString()} ${part}`).join(', ')
+      const trend = trends.find(({ pool }) => pool === name)
       return html`<li>
-        <span class="pool"><a href=${linkTo(['leases', network], { pool: name })}>${name}</a> ${cidr} ${draining && html`<em>draining</em>`}</span>
+        <span class="pool"><a href=${linkTo(['pool', network, name!])}>${name}</a> ${cidr} ${draining && html`<em>draining</em>`}</span>
         <span class="bar" role="img" aria-label="${name}: ${said}">${shares.map(
           ([part, count]) =>
-            html`<span data-part=${part} style=${{ flexGrow: count / size }} title="${count.toLocaleString()} ${part}"></span>`,
+            html`<span data-part=${part} style=${{ flexGrow: Number(count) / size }} title="${count.toLocaleString()} ${part}"></span>`,
         )}</span>
-        <span class="counts">${said}</span>
+        <span class="counts">${said}. ${trend && trendSaid(trend)} <a href=${linkTo(['leases', network], { pool: name })}>leases</a></span>
       </li>`
     })}</ul>
     <p class="legend" aria-hidden="true">${PARTS.map((part) => html`<span><i data-part=${part}></i>${part}</span>`)}</p>
     <h2>Attention</h2>
+    ${waits.failure && html`<${Failure} failure=${waits.failure} again=${waits.again} />`}
     ${
-      items.length === 0
-        ? html`<p class="quiet">Nothing waits for a person.</p>`
+      items === undefined || items.length === 0
+        ? html`<p class="quiet">${waits.answer ? 'Nothing waits for a person.' : 'Looking…'}</p>`
         : html`<ul class="waits">${items.map(
             ({ severity, code, count, text, since }) =>
               html`<li data-severity=${severity}><strong>${code}</strong>${Number(count) > 1 && html` × ${count}`} ${text} <span class="quiet">since <${Time} at=${since} /></span></li>`,
@@ -66,8 +77,14 @@ type Found = {
   }
 }
 
+type BannerProps = {
+  readonly network: Found | undefined
+  readonly server: ScreenProps['server']
+  readonly onDone: () => void
+}
+
 /** Why nothing is handed out or taken back, and what ends that. */
-function Banner({ network }: { readonly network: Found | undefined }) {
+function Banner({ network, server, onDone }: BannerProps) {
   if (network === undefined) return null
   const { name, recovery, holds = [], closed } = network
   return html`
@@ -77,10 +94,10 @@ function Banner({ network }: { readonly network: Found | undefined }) {
       html`<div class="banner" role="status">Nothing is handed out: the network recovers since <${Time} at=${recovery.since} />, because ${recovery.why}.
       ${
         recovery.needsOperator
-          ? html` It waits for an operator: <code>ipledger recover --end ${name} --why …</code>`
+          ? html` It waits for an operator.`
           : html` It waits for two reports of each source${recovery.unreported?.length ? `, still of: ${recovery.unreported.join(', ')}` : ''}.`
-      }</div>`
+      } <${Act} deed=${endRecovery(name!)} server=${server} onDone=${onDone} /></div>`
     }
-    ${holds.map(({ cause, why, since }) => html`<div class="banner" role="status">Nothing is taken back: ${cause} since <${Time} at=${since} />: ${why}. <code>ipledger network resume ${name} --why …</code> ends it.</div>`)}
+    ${holds.map(({ cause, why, since }) => html`<div class="banner" role="status">Nothing is taken back: ${cause} since <${Time} at=${since} />: ${why}. <${Act} deed=${resume(name!)} server=${server} onDone=${onDone} /></div>`)}
   `
 }

@@ -1,45 +1,88 @@
-/** Who says what is alive, and how it stands by its reports. */
+/** Who says what is alive, how it stands by its reports, and what follows from them. */
 
 import { html } from 'htm/preact'
+import type { FindingJson, SightingJson, SourceJson } from '../../gen/ipledger/v1/liveness_pb.ts'
+import { Act, enable, retire } from '../act.ts'
 import { call } from '../api.ts'
 import { linkTo, type ScreenProps } from '../route.ts'
 import { State, Table, Time, useAnswer, View } from '../view.ts'
 
-type Source = {
-  readonly id?: string
-  readonly kind?: string
-  readonly state?: string
-  readonly status?: string
-  readonly size?: number
-  readonly reportedAt?: string
-  readonly failure?: string
-  readonly partialBecause?: readonly string[]
-  readonly sight?: { readonly node?: string; readonly ownerKinds?: readonly string[] }
-}
-
-export function Sources({ network }: ScreenProps) {
+export function Sources(props: ScreenProps) {
+  const { network, rest } = props
+  if (rest[0] !== undefined) return html`<${OneSource} ...${props} />`
   const request = { network, pageSize: 1000 }
   const asked = useAnswer((signal) => call('LivenessService', 'listSources', request, signal), [network])
   return html`<${View} title="Sources" asked=${asked} call=${['LivenessService/ListSources', request]} command="ipledger source list --network ${network}">
-    <${Table} caption="Sources of live addresses" none="No sources: nothing is known of what is alive." rows=${asked.answer?.sources ?? []} columns=${[
-      ['Source', ({ id }: Source) => id],
-      ['Kind', ({ kind }: Source) => kind],
-      [
-        'Node',
-        ({ sight }: Source) =>
-          sight?.node
-            ? html`<a href=${linkTo(['leases', network], { node: sight.node })}>${sight.node}</a>`
-            : 'all',
-      ],
-      ['Sees', ({ sight }: Source) => sight?.ownerKinds?.join(', ')],
-      ['State', ({ state }: Source) => html`<${State} of=${state} />`],
-      [
-        'Status',
-        ({ status, failure, partialBecause = [] }: Source) =>
-          html`<${State} of=${status} /> ${[failure, ...partialBecause].filter(Boolean).join(', ')}`,
-      ],
-      ['Lists', ({ size }: Source) => size],
-      ['Reported', ({ reportedAt }: Source) => html`<${Time} at=${reportedAt} />`],
-    ]} />
+    <${List} network=${network} sources=${asked.answer?.sources ?? []} />
+  <//>`
+}
+
+/** Status and lateness of each. */
+function List({ network, sources }: { readonly network: string; readonly sources: readonly SourceJson[] }) {
+  return html`<${Table} caption="Sources of live addresses" none="No sources: nothing is known of what is alive." rows=${sources} columns=${[
+    ['Source', ({ id }: SourceJson) => html`<a href=${linkTo(['sources', network, id!])}>${id}</a>`],
+    ['Kind', ({ kind }: SourceJson) => kind],
+    [
+      'Node',
+      ({ sight }: SourceJson) =>
+        sight?.node
+          ? html`<a href=${linkTo(['leases', network], { node: sight.node })}>${sight.node}</a>`
+          : 'all',
+    ],
+    ['Sees', ({ sight }: SourceJson) => sight?.ownerKinds?.join(', ')],
+    ['State', ({ state }: SourceJson) => html`<${State} of=${state} />`],
+    [
+      'Status',
+      ({ status, failure, partialBecause = [] }: SourceJson) =>
+        html`<${State} of=${status} /> ${[failure, ...partialBecause].filter(Boolean).join(', ')}`,
+    ],
+    ['Lists', ({ size }: SourceJson) => size],
+    ['Every', ({ sight }: SourceJson) => sight?.interval],
+    ['Reported', ({ reportedAt }: SourceJson) => html`<${Time} at=${reportedAt} />`],
+  ]} />`
+}
+
+function OneSource({ network, rest: [id = ''], server }: ScreenProps) {
+  const asked = useAnswer(
+    async (signal) => {
+      const [found, listed, plan] = await Promise.all([
+        call('LivenessService', 'getSource', { network, id }, signal),
+        call(
+          'LivenessService',
+          'listSightings',
+          { network, source: id, vanished: true, pageSize: 200 },
+          signal,
+        ),
+        call('LivenessService', 'reconcile', { network, source: id, kept: true, pageSize: 200 }, signal),
+      ])
+      return { source: found.source!, listed, plan }
+    },
+    [network, id],
+  )
+  const { source, listed, plan } = asked.answer ?? {}
+  const deeds = [
+    ...(source?.state === 'REGISTERED' ? [enable(network, id)] : []),
+    ...(source?.state === 'RETIRED' ? [] : [retire(network, id)]),
+  ]
+  const more = (page: { readonly nextPageToken?: string } | undefined) =>
+    page?.nextPageToken && html`<p class="quiet">The first 200; there are more.</p>`
+  const address = (at: string | undefined) => html`<a href=${linkTo(['address', network, at!])}>${at}</a>`
+  return html`<${View} title="Source ${id}" asked=${asked} call=${['LivenessService/Reconcile', { network, source: id, kept: true }]}
+      command="ipledger reconcile --dry-run --kept --source ${id} --network ${network}">
+    ${source && html`<${List} network=${network} sources=${[source]} />`}
+    <p class="acts">${deeds.map((deed) => html`<${Act} key=${deed.label} deed=${deed} server=${server} onDone=${asked.again} />`)}</p>
+    <${Table} caption="What would follow now, by lease" none="It lists no lease and is a witness of none." rows=${plan?.findings ?? []} columns=${[
+      ['Address', ({ address: at }: FindingJson) => address(at)],
+      ['Verdict', ({ verdict }: FindingJson) => verdict],
+      ['Owner', ({ lease }: FindingJson) => lease?.owner && `${lease.owner.kind} ${lease.owner.name}`],
+      ['Why', ({ because = [] }: FindingJson) => because.map(({ text }) => text).join('; ')],
+    ]} />${more(plan)}
+    <${Table} caption="What it lists" none="It lists nothing." rows=${listed?.sightings ?? []} columns=${[
+      ['Address', ({ address: at }: SightingJson) => address(at)],
+      ['Owner', ({ owner }: SightingJson) => (owner ? `${owner.kind} ${owner.name}` : 'unknown')],
+      ['State', ({ state }: SightingJson) => html`<${State} of=${state} />`],
+      ['Since', ({ appearedAt }: SightingJson) => html`<${Time} at=${appearedAt} />`],
+      ['Until', ({ vanishedAt }: SightingJson) => (vanishedAt ? html`<${Time} at=${vanishedAt} />` : 'now')],
+    ]} />${more(listed)}
   <//>`
 }

@@ -2357,7 +2357,7 @@ export type GetAddressMapResponse = Message<"ipledger.v1.GetAddressMapResponse">
   ranges: MapRange[];
 
   /**
-   * Instead of `addresses` and `ranges`: at most 256 blocks, those in which a lease was ever made.
+   * Instead of `addresses` and `ranges`: at most 256 blocks, in order; of IPv6 those that are not all free.
    *
    * @generated from field: repeated ipledger.v1.MapBlock blocks = 5;
    */
@@ -2427,7 +2427,7 @@ export type GetAddressMapResponseJson = {
   ranges?: MapRangeJson[];
 
   /**
-   * Instead of `addresses` and `ranges`: at most 256 blocks, those in which a lease was ever made.
+   * Instead of `addresses` and `ranges`: at most 256 blocks, in order; of IPv6 those that are not all free.
    *
    * @generated from field: repeated ipledger.v1.MapBlock blocks = 5;
    */

@@ -1,0 +1,296 @@
+/** A pool, or any CIDR: how full it was, and a map of its addresses now and at any time of the log. */
+
+import { html } from 'htm/preact'
+import { useEffect, useRef, useState } from 'preact/hooks'
+import uPlot from 'uplot'
+import type {
+  GetAddressMapResponseJson,
+  MapAddressJson,
+  MapBlockJson,
+} from '../../gen/ipledger/v1/audit_pb.ts'
+import type { PoolSampleJson, PoolTrendJson } from '../../gen/ipledger/v1/pool_pb.ts'
+import { call, unlessRefused } from '../api.ts'
+import { linkTo, momentOf, type ScreenProps } from '../route.ts'
+import { Time, useAnswer, View } from '../view.ts'
+
+const HELD = ['active', 'reserved', 'quarantined', 'cooling'] as const
+const OF_NOTE = ['lease.reaped', 'lease.quarantined', 'era.begun', 'reconcile.held']
+/** Steps of the slider, and of a film from the first event to now. */
+const STEPS = 1_000
+const FRAMES = 60
+
+export function Pool({ network, rest: [name = ''], query }: ScreenProps) {
+  const isPool = !name.includes('/')
+  const [at, setAt] = useState(query.at)
+  const known = useAnswer(
+    async (signal) => {
+      const [pool, found, marks] = await Promise.all([
+        isPool ? call('PoolService', 'getPool', { network, name }, signal) : undefined,
+        call('NetworkService', 'getNetwork', { name: network }, signal),
+        call(
+          'AuditService',
+          'listEvents',
+          { network, types: OF_NOTE, descending: true, pageSize: 1000 },
+          signal,
+        ),
+      ])
+      return {
+        pool: pool?.pool,
+        begun: found.network!.createdAt!,
+        marks: marks.events ?? [],
+        isMore: Boolean(marks.nextPageToken),
+      }
+    },
+    [network, name],
+  )
+  const { pool, begun, marks = [], isMore } = known.answer ?? {}
+  const cidr = query.cidr ?? pool?.cidr ?? (isPool ? undefined : name)
+  const request = { network, cidr: cidr ?? '', ...momentOf(at) }
+  const asked = useAnswer(
+    (signal) => (cidr ? call('AuditService', 'getAddressMap', request, signal) : Promise.resolve(undefined)),
+    [network, cidr, at],
+  )
+  // The address of this view says what it shows; without a step for each position of the slider.
+  useEffect(() => history.replaceState(null, '', linkTo(['pool', network, name], { ...query, at })), [at])
+  const map = asked.answer
+  const up = linkTo(['pool', network, name], { at })
+  return html`<${View} title=${isPool ? `Pool ${name}` : name} asked=${known.failure ? known : asked} call=${['AuditService/GetAddressMap', request]}
+      command="ipledger map ${cidr} --network ${network}${at ? ` --at ${at}` : ''}">
+    ${isPool && html`<${Trend} network=${network} pool=${name} />`}
+    <h2>${query.cidr && html`<a href=${up}>${pool?.cidr ?? name}</a> › `}${map?.cidr ?? cidr}</h2>
+    ${begun && html`<${Slider} begun=${begun} at=${at} onMove=${setAt} marks=${marks.filter(({ lease }) => !lease || isInside(lease.address!, map))} isReady=${map !== undefined} />`}
+    ${isMore && html`<p class="quiet">Marks are the newest 1,000 of the network.</p>`}
+    ${map && html`<${Addresses} network=${network} name=${name} map=${map} at=${at} />`}
+  <//>`
+}
+
+const numberOf = (address: string): number =>
+  address.split('.').reduce((sum, part) => sum * 256 + Number(part), 0)
+
+/** Of IPv6 only what is shown. */
+function isInside(address: string, map: GetAddressMapResponseJson | undefined): boolean {
+  const [base = '', length] = map?.cidr?.split('/') ?? []
+  if (base.includes(':') || address.includes(':'))
+    return (map?.addresses ?? []).some((one) => one.address === address)
+  return (
+    numberOf(address) >= numberOf(base) && numberOf(address) < numberOf(base) + 2 ** (32 - Number(length))
+  )
+}
+
+type Mark = {
+  readonly seq?: string
+  readonly time?: string
+  readonly type?: string
+  readonly lease?: { readonly address?: string }
+}
+type SliderProps = {
+  readonly begun: string
+  readonly at: string | undefined
+  readonly marks: readonly Mark[]
+  /** The map of the last position is there. */
+  readonly isReady: boolean
+  readonly onMove: (at: string | undefined) => void
+}
+
+/** The whole log from left to right; the right end is now. */
+function Slider({ begun, at, marks, isReady, onMove }: SliderProps) {
+  const [isPlaying, setPlaying] = useState(false)
+  const first = Date.parse(begun)
+  const span = Math.max(1, Date.now() - first)
+  const markOf = (seq: string | undefined) => marks.find((one) => one.seq === seq)
+  const time = at === undefined ? Date.now() : Date.parse(momentOf(at).time ?? markOf(at)?.time ?? begun)
+  const move = (ms: number) => onMove(ms >= first + span ? undefined : new Date(ms).toISOString())
+  useEffect(() => {
+    if (!isPlaying || !isReady) return
+    if (at === undefined) return setPlaying(false)
+    const next = setTimeout(() => move(time + span / FRAMES), 150)
+    return () => clearTimeout(next)
+  }, [isPlaying, isReady, at])
+  const play = () => {
+    if (!isPlaying && at === undefined) move(first)
+    setPlaying(!isPlaying)
+  }
+  const placeOf = (ms: number) => `${((ms - first) / span) * 100}%`
+  const later = marks.filter((one) => Date.parse(one.time!) > time).at(-1)
+  const earlier = marks.find((one) => Date.parse(one.time!) < time && one.seq !== at)
+  return html`<div class="time">
+    <button onClick=${play}>${isPlaying ? 'Pause' : 'Play'}</button>
+    <button disabled=${!earlier} onClick=${() => onMove(earlier!.seq)}>Mark before</button>
+    <button disabled=${!later} onClick=${() => onMove(later!.seq)}>Next mark</button>
+    <button disabled=${at === undefined} onClick=${() => onMove(undefined)}>Now</button>
+    <strong>${at === undefined ? 'now' : html`<${Time} at=${new Date(time)} />`}</strong>
+    ${markOf(at) && html`<span>${markOf(at)!.type} ${markOf(at)!.lease?.address} (number ${at})</span>`}
+    <input type="range" aria-label="Time" aria-valuetext=${at === undefined ? 'now' : new Date(time).toLocaleString()} min="0" max=${STEPS}
+      value=${Math.round(((time - first) / span) * STEPS)} onInput=${(event: Event) => move(first + (Number((event.target as HTMLInputElement).value) / STEPS) * span)} />
+    <span class="marks" aria-hidden="true">${marks.map((one) => html`<i data-mark=${one.type} style=${{ left: placeOf(Date.parse(one.time!)) }} title="${one.type} ${one.lease?.address ?? ''}" onClick=${() => onMove(one.seq)}></i>`)}</span>
+  </div>`
+}
+
+type MapProps = {
+  readonly network: string
+  readonly name: string
+  readonly map: GetAddressMapResponseJson
+  readonly at: string | undefined
+}
+type Cell = {
+  readonly title: string
+  readonly label: string
+  readonly link: string
+  readonly part?: string
+  readonly fill?: string
+}
+
+function Addresses({ network, name, map, at }: MapProps) {
+  const [hint, setHint] = useState('')
+  const { addresses = [], blocks = [], sampled = 0 } = map
+  const cells =
+    blocks.length > 0
+      ? blocks.map((one) => blockCell(one, linkTo(['pool', network, name], { cidr: one.cidr, at })))
+      : addressCells(map, (address) => linkTo(['address', network, address], { at: at && map.seq }))
+  const counts = HELD.map((part) => {
+    const count =
+      blocks.length > 0
+        ? blocks.reduce((sum, one) => sum + (one[part] ?? 0), 0)
+        : addresses.filter(({ state }) => state === part.toUpperCase()).length
+    return `${count.toLocaleString()} ${part}`
+  })
+  const columns = cells.length > 256 ? 64 : 16
+  const show = ({ target }: Event) => setHint((target as HTMLElement).getAttribute('aria-label') ?? '')
+  const walk = (event: KeyboardEvent) => {
+    const by = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns }[event.key]
+    const all = [...(event.currentTarget as HTMLElement).children] as HTMLElement[]
+    const next = by && all[all.indexOf(event.target as HTMLElement) + by]
+    if (!next) return
+    event.preventDefault()
+    next.focus()
+  }
+  return html`
+    <p>${sampled > 1 ? 'About ' : ''}${counts.join(', ')}.
+      ${sampled > 1 && html`<em> An estimate: one of ${sampled} addresses was looked at. Blocks of the past are sampled, addresses are exact.</em>`}</p>
+    <p class="hint">${hint || (cells.length === 0 ? 'No lease was ever made here.' : `Point at a ${blocks.length > 0 ? 'block' : 'cell'}, or walk with the arrow keys.`)}</p>
+    <div class="map" role="group" aria-label="Map of ${map.cidr}" data-columns=${columns} onKeyDown=${walk} onMouseOver=${show} onFocusIn=${show}>
+      ${cells.map(({ title, label, link, part, fill }, index) => html`<a href=${link} tabindex=${index === 0 ? 0 : -1} aria-label=${title} data-part=${part} style=${fill && { background: fill }}>${label}</a>`)}
+    </div>
+    <p class="legend" aria-hidden="true">${[...HELD, 'excluded', 'free'].map((part) => html`<span><i data-part=${part}></i>${part}</span>`)}</p>`
+}
+
+/** Parts of a block from its foot: a block is mostly full, or mostly not. */
+function blockCell(block: MapBlockJson, link: string): Cell {
+  const size = Number(block.size)
+  let from = 0
+  const stops = HELD.map((part) => {
+    const to = Math.min(100, from + ((block[part] ?? 0) / size) * 100)
+    const stop = `var(--${part}) ${from}% ${to}%`
+    from = to
+    return stop
+  })
+  const said = HELD.filter((part) => block[part]).map((part) => `${block[part]!.toLocaleString()} ${part}`)
+  return {
+    title: `${block.cidr}: ${said.join(', ') || 'nothing'} of ${Number(block.size).toLocaleString()}`,
+    label: shortOf(block.cidr!),
+    link,
+    fill: `linear-gradient(to top, ${stops.join(', ')}, var(--free) ${from}%)`,
+  }
+}
+
+/** `.5`, `.5.0/24`, `:2a` */
+const shortOf = (text: string) =>
+  text.includes(':')
+    ? `:${text.replace(/\/.*/, '').split(':').filter(Boolean).at(-1)}`
+    : `.${text
+        .split('.')
+        .slice(text.includes('/') ? 1 : 3)
+        .join('.')}`
+
+/** Of IPv4 every address of the CIDR, of IPv6 those that were ever leased. */
+function addressCells(
+  { cidr = '', prefixLength = 32, addresses = [], ranges = [] }: GetAddressMapResponseJson,
+  linkOf: (address: string) => string,
+): readonly Cell[] {
+  const cellOf = (address: string, found: MapAddressJson | undefined, other: string): Cell => {
+    const state = found?.state ?? other
+    const owner = found?.ownerName
+      ? ` ${found.ownerKind} ${found.ownerName}${found.node ? ` on ${found.node}` : ''}`
+      : ''
+    return {
+      title: `${address} ${state}${owner}`,
+      label: shortOf(address),
+      link: linkOf(address),
+      part: state.toLowerCase(),
+    }
+  }
+  if (cidr.includes(':')) return addresses.map((one) => cellOf(one.address!, one, ''))
+  const byNumber = Object.fromEntries(addresses.map((one) => [numberOf(one.address!), one]))
+  const never = ranges.map(({ first, last, state }) => ({
+    from: numberOf(first!),
+    to: numberOf(last!),
+    state: state!,
+  }))
+  const [base = '', length] = cidr.split('/')
+  const step = 2 ** (32 - prefixLength)
+  return Array.from({ length: 2 ** (32 - Number(length)) / step }, (_, index) => {
+    const value = numberOf(base) + index * step
+    const address = [24, 16, 8, 0].map((bits) => Math.floor(value / 2 ** bits) % 256).join('.')
+    const state = never.find(({ from, to }) => value >= from && value <= to)?.state ?? 'FREE'
+    return cellOf(address, byNumber[value], state)
+  })
+}
+
+const SPANS = { '6 hours': 6, '24 hours': 24, '7 days': 168, '90 days': 2160 } as const
+
+/** How full it was, by samples of a minute, and how fast it changes. */
+function Trend({ network, pool }: { readonly network: string; readonly pool: string }) {
+  const [hours, setHours] = useState(6)
+  const { answer, failure } = useAnswer(
+    (signal) => {
+      const from = new Date(Date.now() - hours * 3_600_000).toISOString()
+      return unlessRefused(
+        call('PoolService', 'listPoolTrends', { network, pool, from, samples: 360 }, signal),
+        {},
+      )
+    },
+    [network, pool, hours],
+  )
+  const trend = answer?.trends?.[0]
+  if (failure) return html`<p class="failure" role="alert">${failure.message}</p>`
+  if (trend === undefined) return null
+  return html`
+    <p>${trendSaid(trend)} <label>Over <select value=${hours} onChange=${(event: Event) => setHours(Number((event.target as HTMLSelectElement).value))}>
+      ${Object.entries(SPANS).map(([title, of]) => html`<option value=${of}>${title}</option>`)}</select></label></p>
+    ${(trend.samples?.length ?? 0) < 2 ? html`<p class="quiet">There are no samples yet: a job counts once a minute.</p>` : html`<${Chart} key=${hours} samples=${trend.samples!} />`}`
+}
+
+export function trendSaid({ made = 0, ended = 0, leasesPerHour = 0, exhaustedIn }: PoolTrendJson): string {
+  const seconds = Number(exhaustedIn?.replace('s', ''))
+  const rest =
+    seconds > 172_800 ? `${Math.floor(seconds / 86_400)} days` : `${(seconds / 3_600).toFixed(1)} hours`
+  const grows = leasesPerHour > 0 ? `grows by ${leasesPerHour.toLocaleString()} an hour` : 'does not grow'
+  return `${made.toLocaleString()} made and ${ended.toLocaleString()} ended in the last minutes; ${grows}${exhaustedIn ? `: nothing is free in ${rest}` : ''}.`
+}
+
+function Chart({ samples }: { readonly samples: readonly PoolSampleJson[] }) {
+  const element = useRef<HTMLDivElement>(null)
+  useEffect(() => {
+    const color = (part: string) => getComputedStyle(document.documentElement).getPropertyValue(`--${part}`)
+    const axis = { stroke: color('ink'), grid: { stroke: color('line') } }
+    const options = {
+      width: element.current!.clientWidth,
+      height: 180,
+      series: [{}, ...HELD.map((part) => ({ label: part, stroke: color(part), width: 2 }))],
+      axes: [axis, { ...axis, size: 70 }],
+    }
+    const values = HELD.map((part) => samples.map(({ usage }) => Number(usage?.[part])))
+    const chart = new uPlot(
+      options,
+      [samples.map(({ time }) => Date.parse(time!) / 1_000), ...values],
+      element.current!,
+    )
+    const fit = () => chart.setSize({ width: element.current!.clientWidth, height: 180 })
+    addEventListener('resize', fit)
+    return () => {
+      removeEventListener('resize', fit)
+      chart.destroy()
+    }
+  }, [samples])
+  return html`<div ref=${element} class="chart" role="img" aria-label="Active, reserved, quarantined and cooling leases over time"></div>`
+}
