@@ -8,6 +8,7 @@ import { linkTo, parseRoute, type Route } from './route.ts'
 import { Address } from './screens/address.ts'
 import { Attention } from './screens/attention.ts'
 import { Leases } from './screens/leases.ts'
+import { Live } from './screens/live.ts'
 import { Overview } from './screens/overview.ts'
 import { Search } from './screens/search.ts'
 import { Server } from './screens/server.ts'
@@ -19,6 +20,7 @@ const SCREENS = {
   attention: ['Attention', Attention],
   sources: ['Sources', Sources],
   leases: ['Leases', Leases],
+  live: ['Live', Live],
   address: [null, Address],
   search: [null, Search],
   server: ['Server', Server],

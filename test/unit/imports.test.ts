@@ -94,7 +94,7 @@ test.each([
   [
     'time limits that go by the clock',
     /\bsetTimeout\(|AbortSignal\.timeout\(/,
-    /^(src\/(time-limit|telemetry|api\/http\/server|cli\/stopping|ledger\/clock|postgres\/server-process)\.ts$|src\/client\/|bench\/)/,
+    /^(src\/(time-limit|telemetry|api\/http\/server|cli\/stopping|ledger\/clock|postgres\/server-process)\.ts$|src\/(client|console)\/|bench\/)/,
   ],
   ['OpenTelemetry', /from '@opentelemetry\//, /^src\/telemetry(-export)?\.ts$/],
   ['SQL', /\b(from|into|update|join) (ipledger\w*|\$\{\w+\})\./, /^(src\/(ledger|postgres|cli)|bench)\//],
