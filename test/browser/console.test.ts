@@ -130,7 +130,8 @@ test.each([
   ['a pool', 'web', '/#/leases/default?pool=web'],
 ])('the box takes %s', async (_, typed, goes) => {
   const page = await open()
-  await page.getByRole('heading', { name: 'Overview' }).waitFor()
+  // The page listens for keys from then on.
+  await page.locator('h1:focus').waitFor()
   await page.keyboard.press('/')
   await page.keyboard.type(typed)
   await page.keyboard.press('Enter')
