@@ -1,15 +1,17 @@
 /** The console in Chromium, on a real service: what a person sees, and what nobody may do to it. */
 import { execFileSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { gunzipSync } from 'node:zlib'
 import type { Page } from 'playwright-core'
 import { afterAll, expect, onTestFinished, test } from 'vitest'
 import { createToken } from '../../src/api/tokens.ts'
 import { copyOf, useOwnDatabase } from '../support/database.ts'
+import { rpc } from '../support/rpc.ts'
 import { complaints } from '../support/runbooks.ts'
 import { serviceOn, useService } from '../support/service.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
+import { waitFor } from '../support/wait-for.ts'
 import { openBrowser } from './chromium.ts'
 
 const AXE = readFileSync(fileURLToPath(import.meta.resolve('axe-core/axe.min.js')), 'utf8')
@@ -242,6 +244,13 @@ test('a token is asked for, and what its role may not see is said', async () => 
   await reserve('seen/here')
   await page.getByRole('cell', { name: 'pod seen/here' }).waitFor()
   expect(await owners(page)).toEqual(['pod seen/here'])
+  await button(page, 'Pause').click()
+  writeFileSync(file, readFileSync(file, 'utf8').split('\n')[0]!)
+  const asAgent = rpc(guarded.url, { token: agent })
+  const isRefused = async () => (await asAgent('ServerService/GetServer', {})).status === 401
+  await waitFor(isRefused, { what: 'the token to be refused' })
+  await button(page, 'Resume').click()
+  await page.getByRole('alert').getByText('UNAUTHENTICATED').waitFor()
 })
 
 const status = (page: Page) => page.getByRole('status')
