@@ -6,9 +6,12 @@ import { gunzipSync } from 'node:zlib'
 import type { Page } from 'playwright-core'
 import { afterAll, expect, onTestFinished, test } from 'vitest'
 import { createToken } from '../../src/api/tokens.ts'
-import { copyOf, useOwnDatabase } from '../support/database.ts'
+import { serve, stop } from '../e2e/commands.ts'
+import { withClient } from '../support/database.ts'
+import { freePort } from '../support/free-port.ts'
 import { rpc } from '../support/rpc.ts'
 import { complaints } from '../support/runbooks.ts'
+import { startTestServer } from '../support/server.ts'
 import { serviceOn, useService } from '../support/service.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
 import { waitFor } from '../support/wait-for.ts'
@@ -315,12 +318,20 @@ test('live: a pause changes nothing, and misses nothing', async () => {
 
 test('live: of more than 500 the newest stay', async () => {
   const page = await open(`${VIEWS.live}?kind=busy`)
+  let connections = 1
   await watching(page)
+  page.on('request', () => {
+    connections += 1
+  })
   const { leaseId } = await reserve('one', { kind: 'busy' })
   await page.getByRole('cell', { name: 'busy one' }).waitFor()
-  const relabel = (n: number) => ok('LeaseService/UpdateLabels', { leaseId, labels: { n: `${n}` } })
+  // Large, so that an answer arrives in pieces.
+  const labels = Object.fromEntries(Array.from({ length: 49 }, (_, n) => [`l${n}`, 'x'.repeat(250)]))
+  const relabel = (n: number) =>
+    ok('LeaseService/UpdateLabels', { leaseId, labels: { ...labels, n: `${n}` } })
   await Promise.all(Array.from({ length: 510 }, (_, n) => relabel(n)))
   await button(page, '500 or more new: show').click()
+  expect(connections).toBe(1)
   expect(await owners(page)).toHaveLength(500)
   expect(await page.getByText('lease.reserved').count()).toBe(0)
 })
@@ -375,19 +386,34 @@ test('live: what is refused stays refused until somebody asks again', async () =
   expect(await page.getByRole('alert').count()).toBe(0)
 })
 
-test('live: a log that was set back begins anew', async () => {
-  const database = await useOwnDatabase()
-  const before = await serviceOn({ database })
-  await before.call.ok('PoolService/CreatePool', { name: 'web', cidr: '10.0.0.0/24', default: true })
-  await before.stop()
-  const copy = await copyOf(database)
-  const lost = await serviceOn({ database })
+test('live: a log that was set back, and gave out the same numbers again, begins anew', async () => {
+  const server = await startTestServer()
+  onTestFinished(() => server.stop())
+  await withClient(server.url('postgres'), (admin) => admin.query('create database set_back'))
+  const env = { DATABASE_URL: server.url('set_back'), IPLEDGER_PORT: String(await freePort()) }
+  const start = () => serve(env, '--no-worker')
+  const empty = await start()
+  await rpc(empty.url).ok('PoolService/CreatePool', { name: 'web', cidr: '10.0.0.0/24', default: true })
+  const happens = (name: string) =>
+    rpc(empty.url).ok('LeaseService/Reserve', { owner: { kind: 'pod', name } })
+  await stop(empty)
+  const backup = `${temporaryDirectory()}/copy`
+  await server.restart((directory) => void execFileSync('cp', ['-a', directory, backup]))
+  const lost = await start()
   const page = await open(VIEWS.live, { url: lost.url, expected: AWAY })
   await watching(page)
-  await lost.call.ok('LeaseService/Reserve', { owner: { kind: 'pod', name: 'lost' } })
+  await happens('lost')
   await page.getByRole('cell', { name: 'pod lost' }).waitFor()
-  await lost.stop()
-  await using _ = await serviceOn({ database: copy }, { IPLEDGER_PORT: new URL(lost.url).port })
+  await button(page, 'Pause').click()
+  await stop(lost)
+  await server.restart((directory) => {
+    execFileSync('rm', ['-rf', directory])
+    execFileSync('cp', ['-a', backup, directory])
+  })
+  const restored = await start()
+  onTestFinished(() => stop(restored).then(() => {}))
+  await happens('other')
+  await button(page, 'Resume').click()
   await page.getByText('The log was set back').waitFor()
   await watching(page)
   expect(await page.getByRole('cell', { name: 'pod lost' }).count()).toBe(0)
