@@ -6,6 +6,7 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import type { LeaseJson } from '../gen/ipledger/v1/types_pb.ts'
 import { call, Failed } from './api.ts'
 import type { ScreenProps } from './route.ts'
+import { sh } from './view.ts'
 
 type More = { readonly validateOnly?: boolean; readonly why?: string }
 
@@ -31,7 +32,7 @@ export function reap(leaseId: string): Deed {
   return {
     label: `Reap ${leaseId}`,
     right: 'LeaseService/Reap',
-    command: `ipledger reap ${leaseId} --version N --why …`,
+    command: sh`ipledger reap ${leaseId} --version N --why …`,
     async tell(more) {
       if (more.validateOnly) version = (await call('LeaseService', 'getLease', { leaseId })).lease!.version!
       const { leases = [] } = await call('LeaseService', 'reap', { leaseId, version: version!, ...more })
@@ -43,7 +44,7 @@ export function reap(leaseId: string): Deed {
 export const quarantine = (network: string, address: string): Deed => ({
   label: `Quarantine ${address}`,
   right: 'LeaseService/Quarantine',
-  command: `ipledger quarantine ${address} --network ${network} --why …`,
+  command: sh`ipledger quarantine ${address} --network ${network} --why …`,
   async tell(more) {
     const { lease } = await call('LeaseService', 'quarantine', { network, address, ...more })
     return html`${becomes([lease])}<p>Nobody gets the address until an operator reaps it.</p>`
@@ -53,7 +54,7 @@ export const quarantine = (network: string, address: string): Deed => ({
 export const resume = (network: string): Deed => ({
   label: 'Resume',
   right: 'LivenessService/ResumeHold',
-  command: `ipledger network resume ${network} --why …`,
+  command: sh`ipledger network resume ${network} --why …`,
   async tell(more) {
     const { holds = [] } = await call('LivenessService', 'resumeHold', { network, ...more })
     const left = holds.map(({ cause }) => cause).join(', ')
@@ -64,7 +65,7 @@ export const resume = (network: string): Deed => ({
 export const endRecovery = (network: string): Deed => ({
   label: 'End the recovery',
   right: 'NetworkService/EndRecovery',
-  command: `ipledger recover --end ${network} --why …`,
+  command: sh`ipledger recover --end ${network} --why …`,
   async tell(more) {
     const { network: after } = await call('NetworkService', 'endRecovery', { network, ...more })
     return html`<p>Network ${network} becomes ${after?.state}: addresses are handed out again. You say that the log has all that runs.</p>`
@@ -74,7 +75,7 @@ export const endRecovery = (network: string): Deed => ({
 export const enable = (network: string, id: string): Deed => ({
   label: `Enable ${id}`,
   right: 'LivenessService/EnableSource',
-  command: `ipledger source enable ${id} --network ${network}`,
+  command: sh`ipledger source enable ${id} --network ${network}`,
   isWithoutReason: true,
   async tell(more) {
     const request = { network, id, ...more }
@@ -89,7 +90,7 @@ export const enable = (network: string, id: string): Deed => ({
 export const retire = (network: string, id: string): Deed => ({
   label: `Retire ${id}`,
   right: 'LivenessService/RetireSource',
-  command: `ipledger source retire ${id} --network ${network}`,
+  command: sh`ipledger source retire ${id} --network ${network}`,
   isWithoutReason: true,
   async tell(more) {
     const { unwitnessed, unlisted } = await call('LivenessService', 'retireSource', { network, id, ...more })

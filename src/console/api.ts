@@ -72,10 +72,66 @@ export async function call<S extends keyof Services, M extends keyof Methods<S> 
 /** What is not there, cannot be named like this, or may not be seen by this caller; any other failure is thrown. */
 export async function unlessRefused<T>(answer: Promise<T>, instead: T): Promise<T> {
   return answer.catch((error: unknown) => {
-    const { reason = '' } = error as Failed
-    if (/^(?:PERMISSION_DENIED|INVALID_FIELD|.*_NOT_FOUND)$/.test(reason)) return instead
+    if (isRefused(error as Failed)) return instead
     throw error
   })
+}
+
+export const isRefused = ({ reason = '' }: Failed): boolean =>
+  /^(?:PERMISSION_DENIED|INVALID_FIELD|.*_NOT_FOUND)$/.test(reason)
+
+/** WatchLeases sends something every five seconds. */
+const SILENT_MS = 20_000
+const PREFIX_BYTES = 5
+/** The flags of the message that ends a stream. */
+const LAST = 2
+
+/**
+ * Answers of WatchLeases, each as Connect frames it: a byte of flags, four of length, JSON.
+ *
+ * @throws Failed however it ends, unless by `signal`
+ */
+export async function* watchLeases(
+  request: Input<Methods<'LeaseService'>['watchLeases']>,
+  signal: AbortSignal,
+): AsyncGenerator<Output<Methods<'LeaseService'>['watchLeases']>> {
+  const silent = new AbortController()
+  const inTime = <T>(answer: Promise<T>): Promise<T> => {
+    const late = setTimeout(() => silent.abort(new Error('silent for 20 s')), SILENT_MS)
+    return answer
+      .catch((error: Error) => {
+        throw new Failed(`The server does not answer (${error.message}).`, 0)
+      })
+      .finally(() => clearTimeout(late))
+  }
+  const json = new TextEncoder().encode(JSON.stringify(request))
+  const prefix = new DataView(new ArrayBuffer(PREFIX_BYTES))
+  prefix.setUint32(1, json.length)
+  const options = {
+    method: 'POST',
+    headers: headers('application/connect+json'),
+    body: new Blob([prefix, json]),
+    signal: AbortSignal.any([signal, silent.signal]),
+  }
+  const response = await inTime(fetch(pathOf('LeaseService', 'watchLeases'), options))
+  if (!response.ok) throw failedOf({ message: `status ${response.status}` }, response.status)
+  const reader = response.body!.getReader()
+  for (let bytes = new Uint8Array(); ; ) {
+    const { value } = await inTime(reader.read())
+    if (value === undefined) throw new Failed('The server has ended the stream.', 0)
+    const before = bytes
+    bytes = new Uint8Array(before.length + value.length)
+    bytes.set(before)
+    bytes.set(value, before.length)
+    while (bytes.length >= PREFIX_BYTES) {
+      const end = PREFIX_BYTES + new DataView(bytes.buffer, bytes.byteOffset).getUint32(1)
+      if (bytes.length < end) break
+      const message = JSON.parse(new TextDecoder().decode(bytes.subarray(PREFIX_BYTES, end)))
+      if (bytes[0] === LAST) throw failedOf(message.error ?? {}, response.status)
+      yield message
+      bytes = bytes.subarray(end)
+    }
+  }
 }
 
 type ErrorJson = {

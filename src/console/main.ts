@@ -9,6 +9,7 @@ import { Address } from './screens/address.ts'
 import { Attention } from './screens/attention.ts'
 import { Lease } from './screens/lease.ts'
 import { Leases } from './screens/leases.ts'
+import { Live } from './screens/live.ts'
 import { Overview } from './screens/overview.ts'
 import { Owners } from './screens/owner.ts'
 import { Pool } from './screens/pool.ts'
@@ -22,6 +23,7 @@ const SCREENS = {
   attention: ['Attention', Attention],
   sources: ['Sources', Sources],
   leases: ['Leases', Leases],
+  live: ['Live', Live],
   address: [null, Address],
   pool: [null, Pool],
   lease: [null, Lease],

@@ -35,8 +35,8 @@ export function useAnswer<T>(ask: (signal: AbortSignal) => Promise<T>, keys: rea
 type ViewProps = {
   readonly title: string
   readonly asked: Asked<unknown>
-  /** The call that the view shows: `LeaseService/ListLeases`, and its request. */
-  readonly call: readonly [method: string, request: object]
+  /** The call that the view shows: `LeaseService/ListLeases`, and its request. None: a stream, which curl cannot read. */
+  readonly call?: readonly [method: string, request: object]
   readonly command: string
   readonly children?: ComponentChildren
 }
@@ -54,7 +54,7 @@ export function View({ title, asked, call, command, children }: ViewProps) {
       <span class="tools">
         ${at && html`<span>as of <${Time} at=${at} short /></span>`}
         <button onClick=${again}>Refresh</button>
-        <${Copy} label="Copy as curl" text=${() => curlOf(call)} />
+        ${call && html`<${Copy} label="Copy as curl" text=${() => curlOf(call)} />`}
         <${Copy} label="Copy as command" text=${() => command} />
       </span>
     </div>
@@ -71,9 +71,17 @@ export function Failure({ failure, again }: { readonly failure: Failed; readonly
 }
 
 function curlOf([method, request]: readonly [string, object]): string {
-  const body = JSON.stringify(request).replaceAll("'", "'\\''")
-  return `curl ${location.origin}/ipledger.v1.${method} -H 'content-type: application/json' -d '${body}'`
+  const body = quoted(JSON.stringify(request))
+  return `curl ${location.origin}/ipledger.v1.${method} -H 'content-type: application/json' -d ${body}`
 }
+
+/** A word as a shell takes it: what a caller chose runs nothing where it is pasted. */
+export const quoted = (text: string): string =>
+  /^[\w./:@=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`
+
+/** A command with its words quoted. */
+export const sh = ({ raw }: TemplateStringsArray, ...words: readonly string[]): string =>
+  String.raw({ raw }, ...words.map(quoted))
 
 function Copy({ label, text }: { readonly label: string; readonly text: () => string }) {
   const [isDone, setDone] = useState(false)
@@ -105,7 +113,7 @@ export function State({ of }: { readonly of: string | undefined }) {
   return html`<span class="state" data-state=${of}>${of}</span>`
 }
 
-type Column<T> = readonly [title: string, cell: (one: T) => ComponentChildren]
+export type Column<T> = readonly [title: string, cell: (one: T) => ComponentChildren]
 
 export function Table<T>({
   caption,

@@ -1,4 +1,4 @@
-/** `ipledger demo`, a program: the stage and the play. */
+/** `ipledger demo`, a program: the stage and the play, and on a terminal a look at it. */
 import { INTERRUPTED, SilentExit } from '../cli/exit.ts'
 import { exitCodeOf } from '../cli/program.ts'
 import { awaitSignals } from '../cli/stopping.ts'
@@ -15,7 +15,11 @@ async function runDemo(directory: string | undefined): Promise<void> {
   await using open = new AsyncDisposableStack()
   console.log(INTRODUCTION)
   const stage = await openStage(open, directory, stopping.fail)
-  await Promise.race([playMir1238(stage, (text) => console.log(text)), interrupted])
+  const address = await Promise.race([playMir1238(stage, (text) => console.log(text)), interrupted])
+  if (!process.stdout.isTTY) return
+  console.log(`See it in the browser:  ${stage.url}/#/address/default/${address}`)
+  console.log(`Sign in with the token  ${stage.token}\n\nCtrl-C ends it.`)
+  await stopping.stopped
 }
 
 const { directory } = JSON.parse(process.argv[2]!) as { readonly directory?: string }

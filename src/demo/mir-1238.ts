@@ -33,7 +33,8 @@ MIR-1238: one address, two live sandboxes (mirendev/runtime#856)
    a second and its cooldown two, and the jobs run after each list. Every guard is in force.
 `
 
-export async function playMir1238(stage: Stage, say: (text: string) => void): Promise<void> {
+/** Returns the address that it is about. */
+export async function playMir1238(stage: Stage, say: (text: string) => void): Promise<string> {
   const { admin, orchestrator } = stage.as
   await admin.pools.createPool({
     name: POOL,
@@ -52,6 +53,7 @@ export async function playMir1238(stage: Stage, say: (text: string) => void): Pr
   await play.leak(api)
   await play.reuse(api)
   await play.recount(api)
+  return api.address
 }
 
 class Play {

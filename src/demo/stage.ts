@@ -23,6 +23,7 @@ const CALLERS = {
   admin: 'admin',
   orchestrator: 'orchestrator',
   'clean-up': 'orchestrator',
+  reader: 'auditor',
 } as const satisfies Readonly<Record<string, Role>>
 
 export type Stage = Awaited<ReturnType<typeof openStage>>
@@ -62,6 +63,9 @@ export async function openStage(
     as: Object.fromEntries(tokens.map(([name, token]) => [name, createClient({ url, token })])) as Readonly<
       Record<keyof typeof CALLERS, IpledgerClient>
     >,
+    url,
+    /** Of who only looks. */
+    token: new Map<string, string>(tokens).get('reader')!,
     /** Runs the job that judges. It does not wait for look-ups: the next run has the answers. */
     judge: () => judge(context, { stayMs: 0 }),
   }

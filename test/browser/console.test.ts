@@ -1,12 +1,20 @@
 /** The console in Chromium, on a real service: what a person sees, and what nobody may do to it. */
-import { readFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { gunzipSync } from 'node:zlib'
 import type { Page } from 'playwright-core'
 import { afterAll, expect, onTestFinished, test } from 'vitest'
 import { createToken } from '../../src/api/tokens.ts'
+import { serve, stop } from '../e2e/commands.ts'
+import { withClient } from '../support/database.ts'
+import { freePort } from '../support/free-port.ts'
+import { rpc } from '../support/rpc.ts'
+import { complaints } from '../support/runbooks.ts'
+import { startTestServer } from '../support/server.ts'
 import { serviceOn, useService } from '../support/service.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
+import { waitFor } from '../support/wait-for.ts'
 import { openBrowser } from './chromium.ts'
 
 const AXE = readFileSync(fileURLToPath(import.meta.resolve('axe-core/axe.min.js')), 'utf8')
@@ -28,14 +36,14 @@ const browser = await openBrowser()
 afterAll(() => browser.close())
 
 /** A page that fails the test if it asks another host, logs an error, or throws. */
-async function open(path = '', { url = service.url } = {}): Promise<Page> {
+async function open(path = '', { url = service.url, expected = /status of 4\d\d/ } = {}): Promise<Page> {
   const page = await browser.newPage({ viewport: { width: 1600, height: 900 } })
   const wrong: string[] = []
   page.on('request', (asked) => new URL(asked.url()).origin === url || wrong.push(asked.url()))
   page.on('pageerror', (error) => wrong.push(error.message))
   page.on(
     'console',
-    (said) => said.type() === 'error' && !/status of 4\d\d/.test(said.text()) && wrong.push(said.text()),
+    (said) => said.type() === 'error' && !expected.test(said.text()) && wrong.push(said.text()),
   )
   onTestFinished(async () => {
     await page.close()
@@ -48,6 +56,7 @@ async function open(path = '', { url = service.url } = {}): Promise<Page> {
 const VIEWS = {
   overview: '#/overview/default',
   leases: '#/leases/default',
+  live: '#/live/default',
   address: `#/address/default/${first.address}`,
   attention: '#/attention/default',
   sources: '#/sources/default',
@@ -126,7 +135,8 @@ test.each([
   ['a pool', 'web', '/#/leases/default?pool=web'],
 ])('the box takes %s', async (_, typed, goes) => {
   const page = await open()
-  await page.getByRole('heading', { name: 'Overview' }).waitFor()
+  // The page listens for keys from then on.
+  await page.locator('h1:focus').waitFor()
   await page.keyboard.press('/')
   await page.keyboard.type(typed)
   await page.keyboard.press('Enter')
@@ -162,11 +172,39 @@ test('what a caller chose is never markup', async () => {
   expect(await page.title()).not.toBe('owned')
 })
 
+test('a copied command says the same to a shell, whatever a caller chose', async () => {
+  const query = `name=${encodeURIComponent("x'; y $(z)")}&state=ACTIVE`
+  for (const [view, command] of [
+    ['leases', 'ipledger lease list'],
+    ['live', 'ipledger watch'],
+  ] as const) {
+    const page = await open(`${VIEWS[view]}?${query}`)
+    const copied = await page.getByRole('button', { name: 'Copy as command' }).getAttribute('title')
+    expect(copied).toBe(`${command} --network default --name 'x'\\''; y $(z)' --state ACTIVE`)
+    const words = execFileSync('sh', ['-c', `printf '%s\\n' ${copied}`], { encoding: 'utf8' }).split('\n')
+    expect(words).toContain("x'; y $(z)")
+    expect(complaints(words.slice(1, -1))).toEqual([])
+  }
+})
+
 const LOOKS = [
   { width: 1600, dark: false },
   { width: 1600, dark: true },
   { width: 400, dark: false },
 ]
+
+async function expectAccessible(page: Page): Promise<void> {
+  await page.evaluate(AXE)
+  for (const { width, dark } of LOOKS) {
+    await page.setViewportSize({ width, height: 900 })
+    await page.emulateMedia({ colorScheme: dark ? 'dark' : 'light' })
+    expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(width)
+    const { violations } = (await page.evaluate('axe.run()')) as {
+      violations: readonly { id: string; nodes: readonly { html: string; failureSummary: string }[] }[]
+    }
+    expect(violations.map(({ id, nodes }) => [id, nodes[0]!.html, nodes[0]!.failureSummary])).toEqual([])
+  }
+}
 
 test.each(Object.entries(VIEWS))(
   '%s has no violation of axe, and fits, wide and narrow, light and dark',
@@ -174,16 +212,7 @@ test.each(Object.entries(VIEWS))(
     const page = await open(path)
     await page.locator('main h1').waitFor()
     await page.getByText('Loading…').waitFor({ state: 'detached' })
-    await page.evaluate(AXE)
-    for (const { width, dark } of LOOKS) {
-      await page.setViewportSize({ width, height: 900 })
-      await page.emulateMedia({ colorScheme: dark ? 'dark' : 'light' })
-      expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(width)
-      const { violations } = (await page.evaluate('axe.run()')) as {
-        violations: readonly { id: string; nodes: readonly { html: string; failureSummary: string }[] }[]
-      }
-      expect(violations.map(({ id, nodes }) => [id, nodes[0]!.html, nodes[0]!.failureSummary])).toEqual([])
-    }
+    await expectAccessible(page)
   },
 )
 
@@ -211,4 +240,181 @@ test('a token is asked for, and what its role may not see is said', async () => 
   await page.getByText('n1, agent').waitFor()
   await page.goto(`${guarded.url}/${VIEWS.sources}`)
   await page.getByRole('alert').getByText('PERMISSION_DENIED').waitFor()
+  await page.goto(`${guarded.url}/${VIEWS.live}`)
+  await watching(page)
+  expect(await page.getByRole('textbox', { name: 'node' }).inputValue()).toBe('n1')
+  await reserve('seen/elsewhere', { node: 'n2' })
+  await reserve('seen/here')
+  await page.getByRole('cell', { name: 'pod seen/here' }).waitFor()
+  expect(await owners(page)).toEqual(['pod seen/here'])
+  await button(page, 'Pause').click()
+  writeFileSync(file, readFileSync(file, 'utf8').split('\n')[0]!)
+  const asAgent = rpc(guarded.url, { token: agent })
+  const isRefused = async () => (await asAgent('ServerService/GetServer', {})).status === 401
+  await waitFor(isRefused, { what: 'the token to be refused' })
+  await button(page, 'Resume').click()
+  await page.getByRole('alert').getByText('UNAUTHENTICATED').waitFor()
+})
+
+const status = (page: Page) => page.getByRole('status')
+const watching = (page: Page) => status(page).getByText('Watching.').waitFor()
+const button = (page: Page, name: string) => page.getByRole('button', { name })
+/** Owners of the entries that are shown, the newest first. */
+const owners = (page: Page) => page.locator('td:nth-child(5)').allTextContents()
+
+test('live: what happens meanwhile, by what one looks for, leads to its address; what is new waits', async () => {
+  const page = await open(`${VIEWS.live}?node=live-1`)
+  await watching(page)
+  await reserve('live/elsewhere')
+  const { address } = await reserve('live/one', { node: 'live-1' })
+  await page.getByRole('cell', { name: 'pod live/one' }).waitFor()
+  await reserve('live/two', { node: 'live-1' })
+  await button(page, '1 new: show').waitFor()
+  expect(await owners(page)).toEqual(['pod live/one'])
+  await expectAccessible(page)
+  await button(page, '1 new: show').press('Enter')
+  await button(page, 'Nothing new').waitFor()
+  expect(await owners(page)).toEqual(['pod live/two', 'pod live/one'])
+  const cells = await page.locator('tbody tr').last().locator('td').allTextContents()
+  expect(cells.slice(1)).toEqual([
+    'lease.reserved (Reserve)',
+    address,
+    'ACTIVE ',
+    'pod live/one',
+    'live-1',
+    'loopback',
+  ])
+  await page.getByLabel('kind').fill('vm')
+  await button(page, 'Filter').click()
+  await page.getByText('Nothing has happened yet.').waitFor()
+  await page.goBack()
+  await watching(page)
+  await reserve('live/three', { node: 'live-1' })
+  await page.getByRole('link', { name: 'pod live/three' }).waitFor()
+  await page.locator('td a').first().click()
+  await page.getByRole('heading', { name: /^10\.0\.0\.\d+$/ }).waitFor()
+})
+
+test('live: a pause changes nothing, and misses nothing', async () => {
+  const page = await open(`${VIEWS.live}?kind=paused`)
+  const happens = (name: string) => reserve(name, { kind: 'paused' })
+  await watching(page)
+  await happens('one')
+  await page.getByRole('cell', { name: 'paused one' }).waitFor()
+  await button(page, 'Pause').click()
+  await status(page).getByText('Paused.').waitFor()
+  // Another page shows that it would have been seen by now.
+  const other = await open(`${VIEWS.live}?kind=paused`)
+  await watching(other)
+  await happens('two')
+  await other.getByRole('cell', { name: 'paused two' }).waitFor()
+  await button(page, 'Nothing new').waitFor()
+  expect(await owners(page)).toEqual(['paused one'])
+  await happens('three')
+  await button(page, 'Resume').click()
+  await button(page, '2 new: show').click()
+  expect(await owners(page)).toEqual(['paused three', 'paused two', 'paused one'])
+})
+
+test('live: of more than 500 the newest stay', async () => {
+  const page = await open(`${VIEWS.live}?kind=busy`)
+  let connections = 1
+  await watching(page)
+  page.on('request', () => {
+    connections += 1
+  })
+  const { leaseId } = await reserve('one', { kind: 'busy' })
+  await page.getByRole('cell', { name: 'busy one' }).waitFor()
+  // Large, so that an answer arrives in pieces.
+  const labels = Object.fromEntries(Array.from({ length: 49 }, (_, n) => [`l${n}`, 'x'.repeat(250)]))
+  const relabel = (n: number) =>
+    ok('LeaseService/UpdateLabels', { leaseId, labels: { ...labels, n: `${n}` } })
+  await Promise.all(Array.from({ length: 510 }, (_, n) => relabel(n)))
+  await button(page, '500 or more new: show').click()
+  expect(connections).toBe(1)
+  expect(await owners(page)).toHaveLength(500)
+  expect(await page.getByText('lease.reserved').count()).toBe(0)
+})
+
+const AWAY = /net::ERR_/
+
+test('live: a server that goes away and comes back: nothing is missed, nothing is doubled', async () => {
+  const first = await serviceOn(service)
+  const page = await open(`${VIEWS.live}?kind=away`, { url: first.url, expected: AWAY })
+  const happens = (name: string) => reserve(name, { kind: 'away' })
+  await watching(page)
+  await happens('one')
+  await page.getByRole('cell', { name: 'away one' }).waitFor()
+  await happens('two')
+  await button(page, '1 new: show').waitFor()
+  await first.stop()
+  await status(page).getByText('Not connected.').waitFor()
+  await happens('three')
+  await using _ = await serviceOn(service, { IPLEDGER_PORT: new URL(first.url).port })
+  await button(page, '2 new: show').click()
+  await watching(page)
+  await happens('four')
+  await button(page, '1 new: show').click()
+  expect(await owners(page)).toEqual(['away four', 'away three', 'away two', 'away one'])
+})
+
+test('live: a proxy that refuses, and a connection that is silent, are left for another', async () => {
+  const page = await open(`${VIEWS.live}?kind=silent`, { expected: /status of 502/ })
+  const happens = (name: string) => reserve(name, { kind: 'silent' })
+  await watching(page)
+  await page.clock.install()
+  await page.route('**/*WatchLeases', (asked) => asked.fulfill({ status: 502, body: 'nobody is there' }))
+  await page.reload()
+  await page.clock.fastForward(20_000)
+  await status(page).getByText('Not connected. It goes on where it was. (status 502)').waitFor()
+  await page.unroute('**/*WatchLeases')
+  await page.clock.fastForward(20_000)
+  await watching(page)
+  await page.clock.fastForward(20_000)
+  await status(page).getByText('silent for 20 s').waitFor()
+  await happens('one')
+  await page.clock.fastForward(20_000)
+  await page.getByRole('cell', { name: 'silent one' }).waitFor()
+})
+
+test('live: what is refused stays refused until somebody asks again', async () => {
+  const page = await open(`${VIEWS.live}?pool=later`)
+  await page.getByRole('alert').getByText('POOL_NOT_FOUND').waitFor()
+  await ok('PoolService/CreatePool', { name: 'later', cidr: '10.1.0.0/24' })
+  await button(page, 'Try again').click()
+  await watching(page)
+  expect(await page.getByRole('alert').count()).toBe(0)
+})
+
+test('live: a log that was set back, and gave out the same numbers again, begins anew', async () => {
+  const server = await startTestServer()
+  onTestFinished(() => server.stop())
+  await withClient(server.url('postgres'), (admin) => admin.query('create database set_back'))
+  const env = { DATABASE_URL: server.url('set_back'), IPLEDGER_PORT: String(await freePort()) }
+  const start = () => serve(env, '--no-worker')
+  const empty = await start()
+  await rpc(empty.url).ok('PoolService/CreatePool', { name: 'web', cidr: '10.0.0.0/24', default: true })
+  const happens = (name: string) =>
+    rpc(empty.url).ok('LeaseService/Reserve', { owner: { kind: 'pod', name } })
+  await stop(empty)
+  const backup = `${temporaryDirectory()}/copy`
+  await server.restart((directory) => void execFileSync('cp', ['-a', directory, backup]))
+  const lost = await start()
+  const page = await open(VIEWS.live, { url: lost.url, expected: AWAY })
+  await watching(page)
+  await happens('lost')
+  await page.getByRole('cell', { name: 'pod lost' }).waitFor()
+  await button(page, 'Pause').click()
+  await stop(lost)
+  await server.restart((directory) => {
+    execFileSync('rm', ['-rf', directory])
+    execFileSync('cp', ['-a', backup, directory])
+  })
+  const restored = await start()
+  onTestFinished(() => stop(restored).then(() => {}))
+  await happens('other')
+  await button(page, 'Resume').click()
+  await page.getByText('The log was set back').waitFor()
+  await watching(page)
+  expect(await page.getByRole('cell', { name: 'pod lost' }).count()).toBe(0)
 })

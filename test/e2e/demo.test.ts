@@ -1,12 +1,16 @@
 /** `ipledger demo`: what it tells is what its database says. */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { join } from 'node:path'
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import type { Proof } from '../../src/core/judge.ts'
 import { openDatabase } from '../../src/postgres/database.ts'
 import { createLogger } from '../../src/telemetry.ts'
 import { withClient } from '../support/database.ts'
+import { rpc } from '../support/rpc.ts'
 import { temporaryDirectory } from '../support/temporary-directory.ts'
-import { processesOf, startProcess } from './commands.ts'
+import { waitFor } from '../support/wait-for.ts'
+import { MAIN, processesOf, startProcess } from './commands.ts'
 
 type EventRow = {
   readonly seq: number
@@ -96,6 +100,32 @@ test('MIR-1238: what is told of each address is in its log', async () => {
     /\$ ipledger verify\n +NETWORK +HEAD .*\n +default +(\d+) +0 +\1 +none +\1:[0-9a-f]{64}\n/,
   )
   expect(stdout).toContain('At no time did two sandboxes run with one address.')
+})
+
+test('on a terminal it stays, so that the story can be seen in the console, until Ctrl-C', async () => {
+  const directory = join(temporaryDirectory(), 'data')
+  const command = `exec ${process.execPath} ${MAIN} demo --directory ${directory}`
+  const env = { PATH: process.env.PATH, SHELL: '/bin/sh' }
+  // A terminal of its own. Without it, the demo gets SIGHUP.
+  const terminal = spawn('script', ['-qec', command, '/dev/null'], { env })
+  onTestFinished(() => void terminal.kill())
+  const ended = once(terminal, 'exit')
+  let shown = ''
+  terminal.stdout.setEncoding('utf8').on('data', (text: string) => {
+    shown += text
+  })
+  await waitFor(() => shown.includes('Ctrl-C ends it.'), { what: 'the end of the play' })
+  const [, url, address] = /See it in the browser: +(http:\S+)\/#\/address\/default\/(\S+)/.exec(shown)!
+  const [, token] = /Sign in with the token +(\S+)/.exec(shown)!
+  expect(address).toBe('10.8.0.2')
+  const page = await fetch(`${url}/`, { headers: { accept: 'text/html' } })
+  expect(await page.text()).toContain('<title>ipledger</title>')
+  const reader = rpc(url!, { token: token! })
+  expect((await reader.ok('AuditService/ExplainAddress', { address })).answer).toContain('sandbox worker-2')
+  expect((await reader('LeaseService/Release', { leaseId: 'default/1' })).reason).toBe('PERMISSION_DENIED')
+  terminal.stdin.write('\x03')
+  expect(await ended).toEqual([0, null])
+  expect(processesOf(directory)).toEqual([])
 })
 
 test('a directory that is in use is left alone', async () => {

@@ -4,7 +4,7 @@ import { html } from 'htm/preact'
 import { Act, quarantine, reap } from '../act.ts'
 import { call } from '../api.ts'
 import { linkTo, momentOf, type ScreenProps } from '../route.ts'
-import { State, Table, Time, useAnswer, View } from '../view.ts'
+import { State, sh, Table, Time, useAnswer, View } from '../view.ts'
 
 export function Address({ network, rest: [address = ''], query, server }: ScreenProps) {
   const { at } = query
@@ -33,7 +33,7 @@ export function Address({ network, rest: [address = ''], query, server }: Screen
     ...(explained?.state === 'QUARANTINED' ? [] : [quarantine(network, address)]),
     ...(held ? [reap(held.leaseId!)] : []),
   ]
-  const command = `ipledger explain ${address} --network ${network}${at ? ` --at ${at}` : ''}`
+  const command = sh`ipledger explain ${address} --network ${network}` + (at ? sh` --at ${at}` : '')
   return html`<${View} title=${address} asked=${asked} call=${['AuditService/ExplainAddress', { network, address, ...when }]} command=${command}>
     <p class="answer"><${State} of=${explained?.state} /> ${explained?.answer}</p>
     ${at && html`<p class="banner">As it was at ${at}. <a href=${linkTo(['address', network, address])}>Now</a></p>`}

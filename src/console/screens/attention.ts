@@ -4,7 +4,7 @@ import { html } from 'htm/preact'
 import { Act, type Deed, endRecovery, reap, resume, retire } from '../act.ts'
 import { call } from '../api.ts'
 import { linkTo, type ScreenProps } from '../route.ts'
-import { Table, Time, useAnswer, View } from '../view.ts'
+import { sh, Table, Time, useAnswer, View } from '../view.ts'
 
 type Item = {
   readonly severity?: string
@@ -33,7 +33,7 @@ export function Attention({ network, query, server }: ScreenProps) {
     [network, code],
   )
   const items: readonly Item[] = asked.answer?.items ?? []
-  const command = `ipledger attention --network ${network}${code ? ` --code ${code} --each` : ''}`
+  const command = sh`ipledger attention --network ${network}` + (code ? sh` --code ${code} --each` : '')
   return html`<${View} title="Attention" asked=${asked} call=${['LivenessService/ListAttention', request]} command=${command}>
     ${code && html`<p>Only ${code}. <a href=${linkTo(['attention', network])}>All</a></p>`}
     <${Table} caption="What waits for a person or an answer" none="Nothing waits." rows=${items} columns=${[

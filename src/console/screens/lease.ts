@@ -4,7 +4,7 @@ import { html } from 'htm/preact'
 import { Act, reap } from '../act.ts'
 import { call } from '../api.ts'
 import { linkTo, type ScreenProps } from '../route.ts'
-import { useAnswer, View } from '../view.ts'
+import { sh, useAnswer, View } from '../view.ts'
 import { Holders, Story } from './address.ts'
 
 export function Lease({ network, rest: [leaseId = ''], server }: ScreenProps) {
@@ -12,7 +12,7 @@ export function Lease({ network, rest: [leaseId = ''], server }: ScreenProps) {
   const asked = useAnswer((signal) => call('AuditService', 'getLeaseHistory', request, signal), [leaseId])
   const { holders = [], entries = [] } = asked.answer ?? {}
   const address = holders[0]?.address ?? ''
-  return html`<${View} title="Lease ${leaseId}" asked=${asked} call=${['AuditService/GetLeaseHistory', request]} command="ipledger lease history ${leaseId}">
+  return html`<${View} title="Lease ${leaseId}" asked=${asked} call=${['AuditService/GetLeaseHistory', request]} command=${sh`ipledger lease history ${leaseId}`}>
     <p>At <a href=${linkTo(['address', network, address])}>${address}</a>.</p>
     <${Holders} network=${network} holders=${holders} />
     ${holders.some(({ untilTime }) => !untilTime) && html`<p><${Act} deed=${reap(leaseId)} server=${server} onDone=${asked.again} /></p>`}

@@ -1,22 +1,77 @@
 /** Leases that are held now: of a pool, an owner, a node, a label, a state. */
 
 import { html } from 'htm/preact'
+import type { LeaseJson } from '../../gen/ipledger/v1/types_pb.ts'
 import { call } from '../api.ts'
 import { linkTo, type ScreenProps } from '../route.ts'
-import { State, Table, Time, useAnswer, View } from '../view.ts'
+import { type Column, quoted, State, Table, Time, useAnswer, View } from '../view.ts'
+
+type Query = ScreenProps['query']
+
+export const FIELDS: readonly string[] = ['pool', 'kind', 'name', 'uid', 'node']
+
+/** Which leases the view's address means: for ListLeases and WatchLeases. */
+export const filterOf = (network: string, { pool, kind, name, uid, node, state }: Query) => ({
+  network,
+  ...(pool && { pools: [pool] }),
+  ...(kind && { ownerKind: kind }),
+  ...(name && { ownerName: name }),
+  ...(uid && { ownerUid: uid }),
+  ...(node && { node }),
+  ...(state && { states: [state as 'ACTIVE'] }),
+})
+
+/** The same for the command line. */
+export const flagsOf = (network: string, query: Query, fields: readonly string[]): string =>
+  [`--network ${quoted(network)}`]
+    .concat([...fields, 'state'].flatMap((one) => (query[one] ? `--${one} ${quoted(query[one])}` : [])))
+    .join(' ')
+
+type FilterProps = {
+  readonly path: readonly string[]
+  readonly query: Query
+  readonly fields: readonly string[]
+  readonly states: readonly string[]
+}
+
+export function Filter({ path, query, fields, states }: FilterProps) {
+  const filter = (event: Event) => {
+    event.preventDefault()
+    const form = new FormData((event.target as HTMLElement).closest('form')!)
+    location.hash = linkTo(path, Object.fromEntries([...form].map(([key, value]) => [key, String(value)])))
+  }
+  return html`<form class="filter" onSubmit=${filter} key=${JSON.stringify(query)}>
+    ${fields.map((field) => html`<label>${field} <input name=${field} value=${query[field] ?? ''} /></label>`)}
+    <label>state <select name="state" value=${query.state ?? ''} onChange=${filter}>
+      <option value="">any</option>${states.map((one) => html`<option>${one}</option>`)}
+    </select></label>
+    <button>Filter</button>
+  </form>`
+}
+
+/** What a lease is, with links to its address and to other leases of its owner and node. */
+export const leaseColumns = (network: string): readonly Column<LeaseJson>[] => [
+  ['Address', ({ address }) => html`<a href=${linkTo(['address', network, address!])}>${address}</a>`],
+  ['State', ({ state, quarantine }) => html`<${State} of=${state} /> ${quarantine?.reason}`],
+  [
+    'Owner',
+    ({ owner }) =>
+      owner &&
+      html`<a href=${linkTo(['owner', network, owner.name!], { kind: owner.kind })}>${owner.kind} ${owner.name}</a>`,
+  ],
+  [
+    'Node',
+    ({ owner }) =>
+      owner?.node && html`<a href=${linkTo(['leases', network], { node: owner.node })}>${owner.node}</a>`,
+  ],
+]
 
 export function Leases({ network, query }: ScreenProps) {
-  const { pool, kind, name, uid, node, label = '', state, page } = query
+  const { label = '', page } = query
   const [key = '', value] = label.split('=')
   const request = {
-    network,
-    ...(pool && { pools: [pool] }),
-    ...(kind && { ownerKind: kind }),
-    ...(name && { ownerName: name }),
-    ...(uid && { ownerUid: uid }),
-    ...(node && { node }),
+    ...filterOf(network, query),
     ...(value && { labels: { [key]: value } }),
-    ...(state && { states: [state as 'ACTIVE'] }),
     ...(page && { pageToken: page }),
     pageSize: 200,
   }
@@ -25,56 +80,18 @@ export function Leases({ network, query }: ScreenProps) {
     [JSON.stringify(request)],
   )
   const { leases = [], nextPageToken: next } = asked.answer ?? {}
-  const flags = Object.entries({ pool, kind, name, uid, node, label, state }).flatMap(([flag, value]) =>
-    value ? [`--${flag} ${value}`] : [],
-  )
-  const filter = (event: Event) => {
-    event.preventDefault()
-    const form = new FormData((event.target as HTMLElement).closest('form')!)
-    location.hash = linkTo(
-      ['leases', network],
-      Object.fromEntries([...form].map(([key, value]) => [key, String(value)])),
-    )
-  }
-  return html`<${View} title="Leases" asked=${asked} call=${['LeaseService/ListLeases', request]} command=${['ipledger lease list', `--network ${network}`, ...flags].join(' ')}>
-    <form class="filter" onSubmit=${filter} key=${JSON.stringify(query)}>
-      ${(['pool', 'kind', 'name', 'uid', 'node', 'label'] as const).map((field) => html`<label>${field} <input name=${field} value=${query[field] ?? ''} /></label>`)}
-      <label>state <select name="state" value=${state ?? ''} onChange=${filter}>
-        <option value="">any</option>${['RESERVED', 'ACTIVE', 'QUARANTINED'].map((one) => html`<option>${one}</option>`)}
-      </select></label>
-      <button>Filter</button>
-    </form>
+  const fields = [...FIELDS, 'label']
+  return html`<${View} title="Leases" asked=${asked} call=${['LeaseService/ListLeases', request]} command="ipledger lease list ${flagsOf(network, query, fields)}">
+    <${Filter} path=${['leases', network]} query=${query} fields=${fields} states=${['RESERVED', 'ACTIVE', 'QUARANTINED']} />
     <${Table} caption="Leases, by address" none="No leases." rows=${leases} columns=${[
+      ...leaseColumns(network),
+      ['Pool', ({ pool }: LeaseJson) => html`<a href=${linkTo(['pool', network, pool!])}>${pool}</a>`],
       [
-        'Address',
-        ({ address }: Lease) => html`<a href=${linkTo(['address', network, address!])}>${address}</a>`,
+        'Lease',
+        ({ leaseId }: LeaseJson) => html`<a href=${linkTo(['lease', network, leaseId!])}>${leaseId}</a>`,
       ],
-      ['State', ({ state: of, quarantine }: Lease) => html`<${State} of=${of} /> ${quarantine?.reason}`],
-      [
-        'Owner',
-        ({ owner }: Lease) =>
-          owner &&
-          html`<a href=${linkTo(['owner', network, owner.name!], { kind: owner.kind })}>${owner.kind} ${owner.name}</a>`,
-      ],
-      [
-        'Node',
-        ({ owner }: Lease) =>
-          owner?.node && html`<a href=${linkTo(['leases', network], { node: owner.node })}>${owner.node}</a>`,
-      ],
-      ['Pool', ({ pool: of }: Lease) => html`<a href=${linkTo(['pool', network, of!])}>${of}</a>`],
-      ['Lease', ({ leaseId }: Lease) => html`<a href=${linkTo(['lease', network, leaseId!])}>${leaseId}</a>`],
-      ['Since', ({ reservedAt }: Lease) => html`<${Time} at=${reservedAt} />`],
+      ['Since', ({ reservedAt }: LeaseJson) => html`<${Time} at=${reservedAt} />`],
     ]} />
     ${next && html`<p><a href=${linkTo(['leases', network], { ...query, page: next })}>Next page</a></p>`}
   <//>`
-}
-
-type Lease = {
-  readonly address?: string
-  readonly state?: string
-  readonly leaseId?: string
-  readonly pool?: string
-  readonly reservedAt?: string
-  readonly quarantine?: { readonly reason?: string }
-  readonly owner?: { readonly kind?: string; readonly name?: string; readonly node?: string }
 }

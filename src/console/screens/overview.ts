@@ -4,7 +4,7 @@ import { html } from 'htm/preact'
 import { Act, endRecovery, resume } from '../act.ts'
 import { call } from '../api.ts'
 import { linkTo, type ScreenProps } from '../route.ts'
-import { Failure, Time, useAnswer, View } from '../view.ts'
+import { Failure, sh, Time, useAnswer, View } from '../view.ts'
 import { trendSaid } from './pool.ts'
 
 const PARTS = ['active', 'reserved', 'quarantined', 'cooling', 'excluded', 'free'] as const
@@ -29,7 +29,7 @@ export function Overview({ network, server }: ScreenProps) {
   const { pools = [], trends = [], found } = asked.answer ?? {}
   const { items } = waits.answer ?? {}
   return html`<${View} title="Overview" asked=${asked}
-      call=${['PoolService/ListPools', { network }]} command="ipledger pool list --network ${network}">
+      call=${['PoolService/ListPools', { network }]} command=${sh`ipledger pool list --network ${network}`}>
     <${Banner} network=${found} server=${server} onDone=${asked.again} />
     <h2>Pools</h2>
     ${pools.length === 0 && html`<p class="quiet">No pools. <code>ipledger pool create web --cidr 10.0.0.0/24</code> makes one.</p>`}

@@ -3,7 +3,7 @@
 import { html } from 'htm/preact'
 import { call } from '../api.ts'
 import { linkTo, type ScreenProps } from '../route.ts'
-import { State, Table, Time, useAnswer, View } from '../view.ts'
+import { State, sh, Table, Time, useAnswer, View } from '../view.ts'
 
 type Owner = {
   readonly kind?: string
@@ -51,7 +51,7 @@ export function Owners({ network, rest: [name = ''], query: { kind } }: ScreenPr
   const lives = [...Map.groupBy(events, lifeOf).values()]
   const address = (at: string | undefined) => html`<a href=${linkTo(['address', network, at!])}>${at}</a>`
   return html`<${View} title=${name} asked=${asked} call=${['AuditService/ListEvents', request]}
-      command="ipledger events --network ${network} --name '${name}' --descending">
+      command=${sh`ipledger events --network ${network} --name ${name} --descending`}>
     ${asked.answer?.nextPageToken && html`<p class="quiet">The newest ${events.length} events; there are more.</p>`}
     <p><a href=${linkTo(['leases', network], { name })}>What it holds now</a></p>
     <${Table} caption="Lives, the newest first" none="Nobody of this name ever held anything." rows=${lives} columns=${[

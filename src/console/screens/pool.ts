@@ -11,7 +11,7 @@ import type {
 import type { PoolSampleJson, PoolTrendJson } from '../../gen/ipledger/v1/pool_pb.ts'
 import { call, unlessRefused } from '../api.ts'
 import { linkTo, momentOf, type ScreenProps } from '../route.ts'
-import { Time, useAnswer, View } from '../view.ts'
+import { sh, Time, useAnswer, View } from '../view.ts'
 
 const HELD = ['active', 'reserved', 'quarantined', 'cooling'] as const
 const OF_NOTE = ['lease.reaped', 'lease.quarantined', 'era.begun', 'reconcile.held']
@@ -55,7 +55,7 @@ export function Pool({ network, rest: [name = ''], query }: ScreenProps) {
   const map = asked.answer
   const up = linkTo(['pool', network, name], { at })
   return html`<${View} title=${isPool ? `Pool ${name}` : name} asked=${known.failure ? known : asked} call=${['AuditService/GetAddressMap', request]}
-      command="ipledger map ${cidr} --network ${network}${at ? ` --at ${at}` : ''}">
+      command=${sh`ipledger map ${cidr ?? ''} --network ${network}` + (at ? sh` --at ${at}` : '')}>
     ${isPool && html`<${Trend} network=${network} pool=${name} />`}
     <h2>${query.cidr && html`<a href=${up}>${pool?.cidr ?? name}</a> › `}${map?.cidr ?? cidr}</h2>
     ${begun && html`<${Slider} begun=${begun} at=${at} onMove=${setAt} marks=${marks.filter(({ lease }) => !lease || isInside(lease.address!, map))} isReady=${map !== undefined} />`}

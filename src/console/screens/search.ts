@@ -3,7 +3,7 @@
 import { html } from 'htm/preact'
 import { call } from '../api.ts'
 import { linkTo, type ScreenProps } from '../route.ts'
-import { useAnswer, View } from '../view.ts'
+import { sh, useAnswer, View } from '../view.ts'
 
 type Match = { readonly kind?: string; readonly name?: string; readonly address?: string }
 
@@ -37,7 +37,7 @@ export function Search({ network, rest: [text = ''] }: ScreenProps) {
     [network, text],
   )
   const matches: readonly Match[] = asked.answer ?? []
-  return html`<${View} title="Search: ${text}" asked=${asked} call=${['AuditService/Find', { network, text }]} command="ipledger find '${text}' --network ${network}">
+  return html`<${View} title="Search: ${text}" asked=${asked} call=${['AuditService/Find', { network, text }]} command=${sh`ipledger find ${text} --network ${network}`}>
     ${
       matches.length === 0
         ? html`<p>Nothing in network ${network} has this name: no address, CIDR, lease id, owner (past ones too), uid, node, label (<code>key=value</code>), pool or source.</p>`

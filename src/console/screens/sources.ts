@@ -5,14 +5,14 @@ import type { FindingJson, SightingJson, SourceJson } from '../../gen/ipledger/v
 import { Act, enable, retire } from '../act.ts'
 import { call } from '../api.ts'
 import { linkTo, type ScreenProps } from '../route.ts'
-import { State, Table, Time, useAnswer, View } from '../view.ts'
+import { State, sh, Table, Time, useAnswer, View } from '../view.ts'
 
 export function Sources(props: ScreenProps) {
   const { network, rest } = props
   if (rest[0] !== undefined) return html`<${OneSource} ...${props} />`
   const request = { network, pageSize: 1000 }
   const asked = useAnswer((signal) => call('LivenessService', 'listSources', request, signal), [network])
-  return html`<${View} title="Sources" asked=${asked} call=${['LivenessService/ListSources', request]} command="ipledger source list --network ${network}">
+  return html`<${View} title="Sources" asked=${asked} call=${['LivenessService/ListSources', request]} command=${sh`ipledger source list --network ${network}`}>
     <${List} network=${network} sources=${asked.answer?.sources ?? []} />
   <//>`
 }
@@ -68,7 +68,7 @@ function OneSource({ network, rest: [id = ''], server }: ScreenProps) {
     page?.nextPageToken && html`<p class="quiet">The first 200; there are more.</p>`
   const address = (at: string | undefined) => html`<a href=${linkTo(['address', network, at!])}>${at}</a>`
   return html`<${View} title="Source ${id}" asked=${asked} call=${['LivenessService/Reconcile', { network, source: id, kept: true }]}
-      command="ipledger reconcile --dry-run --kept --source ${id} --network ${network}">
+      command=${sh`ipledger reconcile --dry-run --kept --source ${id} --network ${network}`}>
     ${source && html`<${List} network=${network} sources=${[source]} />`}
     <p class="acts">${deeds.map((deed) => html`<${Act} key=${deed.label} deed=${deed} server=${server} onDone=${asked.again} />`)}</p>
     <${Table} caption="What would follow now, by lease" none="It lists no lease and is a witness of none." rows=${plan?.findings ?? []} columns=${[
