@@ -24,3 +24,25 @@ export class TestClock extends Clock {
     return super.database() + this.#movedBy()
   }
 }
+
+/** Both clocks of a ledger stand where a test sets them. */
+export class StoppedClock extends Clock {
+  at: number
+
+  constructor(at: number) {
+    super()
+    this.at = at
+  }
+
+  override observe(): number {
+    return this.at
+  }
+
+  override atLeast(): number {
+    return this.at
+  }
+
+  override database(): number {
+    return this.at
+  }
+}

@@ -7,6 +7,7 @@ import { isHeld } from '../../src/core/image.ts'
 import type { Job, JobContext } from '../../src/jobs/job.ts'
 import { judge } from '../../src/jobs/judge.ts'
 import { createSchedule } from '../../src/jobs/schedule.ts'
+import type { Clock } from '../../src/ledger/clock.ts'
 import { ALL_CHECKS, type LoopChecks } from '../../src/ledger/loop-options.ts'
 import { Reads } from '../../src/ledger/reads.ts'
 import { createPool } from '../../src/postgres/connect.ts'
@@ -65,10 +66,16 @@ export async function serviceOn(
     database,
     time = { movedBy: 0 },
     checks = { ...ALL_CHECKS },
-  }: { readonly database: TestDatabase; readonly time?: TestTime; readonly checks?: Checks },
+    clock = new TestClock({ movedBy: () => time.movedBy }),
+  }: {
+    readonly database: TestDatabase
+    readonly time?: TestTime
+    readonly checks?: Checks
+    readonly clock?: Clock
+  },
   env: Readonly<Record<string, string>> = {},
 ): Promise<TestService> {
-  const started = await start(database.adminUrl, time, checks, env)
+  const started = await start(database.adminUrl, clock, checks, env)
   const { ledger } = started
   const log = createLogger('silent')
   const pool = createPool({ url: database.serviceUrl, applicationName: 'test jobs', max: 4 })
@@ -114,7 +121,7 @@ export async function serviceOn(
 /** Without jobs, on free ports of loopback. */
 async function start(
   databaseUrl: string,
-  time: TestTime,
+  clock: Clock,
   checks: Checks,
   env: Readonly<Record<string, string>>,
 ): Promise<Started> {
@@ -130,7 +137,6 @@ async function start(
   const open = new AsyncDisposableStack()
   try {
     const log = createLogger(config.logLevel)
-    const clock = new TestClock({ movedBy: () => time.movedBy })
     const options = { worker: false, clock, checks }
     const { ledger, server } = await openService(config, log, open, options)
     return {
