@@ -29,8 +29,19 @@ const reserve = async (name: string, more: object = {}) =>
 const first = await reserve('default/first', { labels: { app: 'shop' } })
 await reserve(HOSTILE)
 await ok('LeaseService/Release', { leaseId: first.leaseId })
-const second = await reserve('default/second')
+const second = await reserve('default/second', { labels: { app: 'shop' } })
 await ok('LeaseService/Quarantine', { address: '10.0.0.99', why: HOSTILE })
+const network = 'wide'
+await ok('NetworkService/CreateNetwork', { name: network })
+await ok('PoolService/CreatePool', { network, name: 'six', cidr: 'fd00::/64' })
+await ok('PoolService/CreatePool', { network, name: 'large', cidr: '10.64.0.0/10' })
+const [large, six] = (await ok('LeaseService/Reserve', { network, owner: { kind: 'pod', name: 'far' } }))
+  .leases
+await ok('LivenessService/RegisterSource', { id: 'eyes', sight: { node: 'n9', ownerKinds: ['pod'] } })
+const { sequence, head, begunAt } = await ok('LivenessService/BeginSnapshot', { source: 'eyes' })
+const entries = [{ address: '10.0.0.200', kind: 'pod', name: 'stray' }]
+const list = { source: 'eyes', epoch: 'e1', sequence, head, begunAt, complete: true, entries }
+await ok('LivenessService/ReportSnapshot', list)
 
 const browser = await openBrowser()
 afterAll(() => browser.close())
@@ -58,6 +69,12 @@ const VIEWS = {
   leases: '#/leases/default',
   live: '#/live/default',
   address: `#/address/default/${first.address}`,
+  pool: '#/pool/default/web',
+  block: '#/pool/wide/large',
+  six: '#/pool/wide/six',
+  lease: `#/lease/default/${encodeURIComponent(second.leaseId)}`,
+  owner: '#/owner/default/default%2Fsecond',
+  source: '#/sources/default/eyes',
   attention: '#/attention/default',
   sources: '#/sources/default',
   server: '#/server/default',
@@ -86,7 +103,7 @@ test('/ is the page for a browser and JSON for others; all is small, packed, and
     const body = await answer.text()
     // Of types nothing is left behind.
     expect(body).not.toMatch(/from '[^']*\/gen\//)
-    for (const [, name] of body.matchAll(/(?:from|import) ?["']([^"']+)["']/g))
+    for (const [, name] of body.matchAll(/(?:from|import) ?["']([^"'\s]+)["']/g))
       await load(imports[name!] ?? new URL(name!, `http://x${path}`).pathname)
   }
   for (const [, path] of text.matchAll(/(?:src|href)="(\/[^"]+)"/g)) await load(path!)
@@ -129,10 +146,13 @@ test('an address: why it is as it is, who had it, and as it was', async () => {
 
 test.each([
   ['an address', first.address, `/#/address/default/${first.address}`],
-  ['a lease', second.leaseId, `/#/address/default/${second.address}`],
-  ['an owner', 'default/second', '/#/leases/default?name=default%2Fsecond'],
+  ['a lease', second.leaseId, `/${VIEWS.lease}`],
+  ['an owner', 'default/second', `/${VIEWS.owner}`],
+  ['a source', 'eyes', `/${VIEWS.source}`],
+  ['a label', 'app=shop', '/#/leases/default?label=app%3Dshop'],
+  ['a CIDR', '10.0.0.0/28', '/#/pool/default/10.0.0.0%2F28'],
   ['a node', 'n1', '/#/leases/default?node=n1'],
-  ['a pool', 'web', '/#/leases/default?pool=web'],
+  ['a pool', 'web', '/#/pool/default/web'],
 ])('the box takes %s', async (_, typed, goes) => {
   const page = await open()
   // The page listens for keys from then on.
@@ -145,7 +165,7 @@ test.each([
 
 test('a search that cannot be answered says so, and finds again', async () => {
   const page = await open()
-  const path = '**/*LivenessService/ListSources'
+  const path = '**/*AuditService/Find'
   await page.route(path, (asked) =>
     asked.fulfill({ status: 429, json: { code: 'unavailable', message: 'the database is away' } }),
   )
@@ -230,6 +250,13 @@ test('a token is asked for, and what its role may not see is said', async () => 
   await signIn('ipl_wrong')
   await page.getByRole('alert').waitFor()
   await signIn(auditor)
+  await page.getByText('reader, auditor').waitFor()
+  // It sees, and cannot act.
+  await page.goto(`${guarded.url}/${VIEWS.lease}`)
+  await page.getByText('ipledger reap').waitFor()
+  await page.getByText('not with the role auditor').waitFor()
+  expect(await page.getByRole('button', { name: 'Reap' }).count()).toBe(0)
+  await page.goto(`${guarded.url}/${VIEWS.server}`)
   await page.getByText('reader, auditor').waitFor()
   // Kept in memory only.
   await page.reload()
@@ -417,4 +444,141 @@ test('live: a log that was set back, and gave out the same numbers again, begins
   await page.getByText('The log was set back').waitFor()
   await watching(page)
   expect(await page.getByRole('cell', { name: 'pod lost' }).count()).toBe(0)
+})
+
+test('a map: who has each address, by pointer and by keys, and what leads where', async () => {
+  const page = await open(VIEWS.pool)
+  const held = page.getByRole('link', { name: `${second.address} ACTIVE pod default/second on n1` })
+  await held.hover()
+  const hint = page.locator('.hint')
+  await hint.getByText('default/second').waitFor()
+  await page.getByRole('link', { name: '10.0.0.99 QUARANTINED' }).waitFor()
+  await page.getByRole('link', { name: '10.0.0.1 EXCLUDED' }).waitFor()
+  await page.getByRole('link', { name: '10.0.0.0 EXCLUDED' }).focus()
+  await page.keyboard.press('ArrowDown')
+  await hint.getByText('10.0.0.16 ').waitFor()
+  await page.keyboard.press('ArrowRight')
+  await hint.getByText('10.0.0.17 ').waitFor()
+  await held.click()
+  await page.locator('.answer').getByText('default/second').waitFor()
+})
+
+test('a map at any time of the log: by marks, by the slider, as a film; its address says when', async () => {
+  const page = await open(VIEWS.pool)
+  const counts = page.getByText(/\d+ active, \d+ reserved/)
+  await page.getByRole('button', { name: 'Mark before' }).click()
+  await page.getByText('lease.quarantined 10.0.0.99').waitFor()
+  const at = /at=(\d+)/.exec(page.url())![1]!
+  await page.getByRole('link', { name: '10.0.0.99 QUARANTINED' }).waitFor()
+  const slider = page.getByRole('slider', { name: 'Time' })
+  await slider.press('Home')
+  await page.getByText('0 active, 0 reserved, 0 quarantined, 0 cooling').waitFor()
+  // Sent to a colleague, it shows the same.
+  const other = await open(`${VIEWS.pool}?at=${Number(at) - 1}`)
+  await other.getByRole('link', { name: '10.0.0.99 FREE' }).waitFor()
+  await other.getByRole('link', { name: `${second.address} ACTIVE pod default/second on n1` }).waitFor()
+  await page.getByRole('button', { name: 'Play' }).click()
+  await page.locator('.time strong', { hasText: 'now' }).waitFor()
+  await counts.getByText('1 quarantined').waitFor()
+  await page.getByRole('button', { name: 'Play' }).waitFor()
+})
+
+test('a larger pool by blocks, down to an address; of IPv6 what was ever leased', async () => {
+  const page = await open(VIEWS.block)
+  const [a, b] = large.address.split('.')
+  await page.getByRole('link', { name: new RegExp(`^${a}\\.${b}\\.0\\.0/18: 1 reserved of`) }).click()
+  await page.getByRole('link', { name: /1 reserved of 64/ }).click()
+  await page.getByRole('link', { name: `${large.address} RESERVED pod far` }).click()
+  await page.locator('.answer').getByText('far').waitFor()
+  const other = await open(VIEWS.six)
+  await other.getByRole('link', { name: `${six.address} RESERVED pod far` }).waitFor()
+  expect(await other.locator('.map a').count()).toBe(1)
+})
+
+test('an act: first what it would change, then why, then it is done', async () => {
+  const { address, leaseId } = await reserve('default/odd')
+  const page = await open(`#/address/default/${address}`)
+  await page.getByRole('button', { name: `Quarantine ${address}` }).click()
+  const dialog = page.getByRole('dialog')
+  await dialog.getByText('Nothing is done yet').waitFor()
+  await dialog.getByText(`${address} (lease ${leaseId}) becomes QUARANTINED OPERATOR`).waitFor()
+  expect((await ok('LeaseService/GetLease', { leaseId })).lease.state).toBe('ACTIVE')
+  // Without a reason it is not done.
+  await dialog.getByRole('button', { name: 'Quarantine' }).click()
+  expect((await ok('LeaseService/GetLease', { leaseId })).lease.state).toBe('ACTIVE')
+  await dialog.getByLabel('Why').fill('answers ping')
+  await dialog.getByRole('button', { name: 'Quarantine' }).click()
+  await dialog.getByText('Done:').waitFor()
+  await dialog.getByRole('button', { name: 'Close' }).click()
+  await page.locator('.answer [data-state="QUARANTINED"]').waitFor()
+  expect((await ok('LeaseService/GetLease', { leaseId })).lease.quarantine.why).toBe('answers ping')
+
+  await page.goto(`${service.url}/#/attention/default?code=OPERATOR_ONLY`)
+  await page.getByRole('row', { name: address }).getByRole('button', { name: 'Reap' }).click()
+  await dialog.getByText('becomes ENDED').waitFor()
+  // What changes after the look is not reaped.
+  await ok('LeaseService/UpdateLabels', { leaseId, labels: { seen: 'yes' } })
+  await dialog.getByLabel('Why').fill('it was a printer')
+  await dialog.getByRole('button', { name: 'Reap' }).click()
+  await dialog.getByRole('alert').getByText('VERSION_MISMATCH').waitFor()
+  await page.keyboard.press('Escape')
+  await page.getByRole('row', { name: address }).getByRole('button', { name: 'Reap' }).click()
+  await dialog.getByLabel('Why').fill('it was a printer')
+  await dialog.getByRole('button', { name: 'Reap' }).click()
+  await dialog.getByText('Done:').waitFor()
+  await dialog.getByRole('button', { name: 'Close' }).click()
+  await page.getByRole('row', { name: address }).waitFor({ state: 'detached' })
+})
+
+test('a source: what it lists, what enabling it would do, and then it is enabled', async () => {
+  const page = await open(VIEWS.source)
+  await page.getByRole('row', { name: '10.0.0.200' }).getByText('stray').waitFor()
+  await page.getByRole('button', { name: 'Enable eyes' }).click()
+  const dialog = page.getByRole('dialog')
+  await dialog.getByText('adopts 1, quarantines 0, confirms 0').waitFor()
+  expect((await ok('LivenessService/GetSource', { id: 'eyes' })).source.state).toBe('REGISTERED')
+  await dialog.getByRole('button', { name: 'Enable eyes' }).click()
+  await dialog.getByText('Done:').waitFor()
+  await dialog.getByRole('button', { name: 'Close' }).click()
+  await page.getByText('ENABLED').waitFor()
+})
+
+test('an owner with its lives, a lease from its first event, and names by how they begin', async () => {
+  for (const incarnation of ['one', 'two']) {
+    const lease = await reserve('default/again', { incarnation })
+    await ok('LeaseService/Release', { leaseId: lease.leaseId })
+  }
+  const page = await open('#/overview/default')
+  await page.locator('h1:focus').waitFor()
+  await page.getByRole('searchbox').fill('default/ag')
+  await page.keyboard.press('Enter')
+  const lives = page.getByRole('table', { name: 'Lives' })
+  await lives.getByRole('row', { name: 'one' }).waitFor()
+  expect(await lives.getByRole('row').count()).toBe(3)
+  await page
+    .getByRole('table', { name: 'Events' })
+    .getByRole('link', { name: /^default\/\d+$/ })
+    .first()
+    .click()
+  await page.getByText('was reserved for pod default/again').waitFor()
+  await page.getByText('was released').waitFor()
+  await page.getByRole('searchbox').fill('default/')
+  await page.keyboard.press('Enter')
+  await page.getByRole('link', { name: 'default/second' }).waitFor()
+})
+
+test('a service that goes away: the view says so, and shows again when it is back', async () => {
+  const away = await serviceOn(service)
+  const port = String(new URL(away.url).port)
+  const page = await open(VIEWS.pool, { url: away.url, expected: /ERR_CONNECTION_REFUSED|status of/ })
+  await page.getByRole('link', { name: '10.0.0.99 QUARANTINED' }).waitFor()
+  await away.stop()
+  await page.getByRole('button', { name: 'Refresh' }).click()
+  await page.getByRole('alert').getByText('The server does not answer').waitFor()
+  // What was shown stays.
+  await page.getByRole('link', { name: '10.0.0.99 QUARANTINED' }).waitFor()
+  const back = await serviceOn(service, { IPLEDGER_PORT: port })
+  onTestFinished(() => back.stop())
+  await page.getByRole('button', { name: 'Try again' }).click()
+  await page.getByRole('alert').waitFor({ state: 'detached' })
 })
