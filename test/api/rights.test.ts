@@ -57,6 +57,7 @@ const TABLE: Record<string, readonly Role[]> = {
   'PoolService/DeletePool': ['admin'],
   'PoolService/GetPool': ['admin', 'orchestrator', 'auditor'],
   'PoolService/ListPools': ['admin', 'orchestrator', 'auditor'],
+  'PoolService/ListPoolTrends': ['admin', 'orchestrator', 'auditor'],
   'LeaseService/Reserve': ['admin', 'orchestrator', 'agent'],
   'LeaseService/BatchReserve': ['admin', 'orchestrator'],
   'LeaseService/Confirm': ['admin', 'orchestrator', 'agent'],
@@ -86,6 +87,8 @@ const TABLE: Record<string, readonly Role[]> = {
   'AuditService/GetLeaseHistory': ['admin', 'orchestrator', 'auditor'],
   'AuditService/ListLeasesAsOf': ['admin', 'orchestrator', 'auditor'],
   'AuditService/ExplainAddress': ['admin', 'orchestrator', 'auditor'],
+  'AuditService/GetAddressMap': ['admin', 'orchestrator', 'auditor'],
+  'AuditService/Find': ['admin', 'orchestrator', 'auditor'],
   'AuditService/VerifyNetwork': ['admin', 'orchestrator', 'auditor'],
   'ServerService/GetServer': ['admin', 'orchestrator', 'agent', 'auditor'],
 }
@@ -125,7 +128,7 @@ describe('roles', () => {
       const { caller } = (await call(role, 'ServerService/GetServer', {})).body
       const may = METHODS.filter((method) => TABLE[method]!.includes(role))
       expect([...caller.reads, ...caller.changes].sort()).toEqual([...may, 'LeaseService/WatchLeases'].sort())
-      const isRead = (method: string) => /\/(Get|List|Watch|Explain|Verify|Reconcile)/.test(method)
+      const isRead = (method: string) => /\/(Get|List|Watch|Explain|Find|Verify|Reconcile)/.test(method)
       expect(caller.reads.every(isRead)).toBe(true)
       expect(caller.changes.some(isRead)).toBe(false)
     },

@@ -21,9 +21,12 @@ export function Overview({ network, server }: ScreenProps) {
     },
     [network],
   )
-  // It takes longest, and nothing else waits for it.
+  // It takes longest: nothing else waits for it, and it begins when the rest is shown.
   const waits = useAnswer(
-    (signal) => call('LivenessService', 'listAttention', { network, pageSize: 1000 }, signal),
+    (signal) =>
+      asked.at
+        ? call('LivenessService', 'listAttention', { network, pageSize: 1000 }, signal)
+        : Promise.resolve(undefined),
     [network, asked.at],
   )
   const { pools = [], trends = [], found } = asked.answer ?? {}
