@@ -3,7 +3,6 @@
 import { html } from 'htm/preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import type { LeaseChangeJson } from '../../gen/ipledger/v1/lease_pb.ts'
-import type { GetServerResponseJson } from '../../gen/ipledger/v1/server_pb.ts'
 import { type Failed, isRefused, watchLeases } from '../api.ts'
 import type { ScreenProps } from '../route.ts'
 import { Table, Time, View } from '../view.ts'
@@ -61,10 +60,8 @@ async function follow(
   }
 }
 
-type LiveProps = ScreenProps & { readonly server: GetServerResponseJson }
-
 /** An agent sees its own node only. */
-export function Live({ network, query, server: { caller } }: LiveProps) {
+export function Live({ network, query, server: { caller } }: ScreenProps) {
   const node = query.node ?? (caller?.role === 'agent' ? caller.node : undefined)
   const wanted = { ...query, ...(node && { node }) }
   return html`<${Watched} key=${JSON.stringify(wanted)} network=${network} query=${wanted} />`

@@ -4,6 +4,7 @@ import { html } from 'htm/preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import uPlot from 'uplot'
 import type {
+  EventJson,
   GetAddressMapResponseJson,
   MapAddressJson,
   MapBlockJson,
@@ -77,16 +78,10 @@ function isInside(address: string, map: GetAddressMapResponseJson | undefined): 
   )
 }
 
-type Mark = {
-  readonly seq?: string
-  readonly time?: string
-  readonly type?: string
-  readonly lease?: { readonly address?: string }
-}
 type SliderProps = {
   readonly begun: string
   readonly at: string | undefined
-  readonly marks: readonly Mark[]
+  readonly marks: readonly EventJson[]
   /** The map of the last position is there. */
   readonly isReady: boolean
   readonly onMove: (at: string | undefined) => void
