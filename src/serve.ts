@@ -9,9 +9,8 @@ import { isLoopback, loopbackTokens, openTokens, type Tokens } from './api/token
 import { type Config, StartRefused } from './config.ts'
 import { ownCommand } from './core/command.ts'
 import { DatabaseGauges } from './database-gauges.ts'
-import { LOADS_WITHIN_MS } from './jobs/job.ts'
 import { Worker } from './jobs/worker.ts'
-import { Unavailable } from './ledger/ledger.ts'
+import { loadedImage, Unavailable } from './ledger/ledger.ts'
 import { type LedgerOptions, type OpenLedger, openLedger } from './ledger/open.ts'
 import { Reads } from './ledger/reads.ts'
 import { createPool } from './postgres/connect.ts'
@@ -41,8 +40,6 @@ export type Service = {
 const INTAKE_CONNECTIONS = 8
 /** For statements of jobs; a job that waits holds none. */
 const JOB_CONNECTIONS = 4
-/** A million records are loaded in 10 s. */
-const LOAD_WITHIN_MS = 120_000
 const NETWORK = 'default'
 
 /** All that `serve` runs, ready; closed with `open`. */
@@ -81,9 +78,9 @@ function loadImages(ledger: OpenLedger, reads: Reads, log: Logger, signal: Abort
       const networks = await reads.networks({ labels: {}, only: null, after, limit: 1_000 })
       // A network that cannot be served must not delay the others.
       for (const { name } of networks)
-        await ledger
-          .image(name, { deadline: performance.now() + LOAD_WITHIN_MS })
-          .catch((error) => log.warn({ network: name, err: error }, 'image not loaded'))
+        await loadedImage(ledger, name).catch((error) =>
+          log.warn({ network: name, err: error }, 'image not loaded'),
+        )
       after = networks.at(-1)?.name ?? null
       if (after === null || signal.aborted) return
     }
@@ -188,7 +185,7 @@ export async function openWriter(
 /** The network of calls that name none. */
 async function ensureDefaultNetwork(ledger: OpenLedger, log: Logger): Promise<void> {
   try {
-    if ((await ledger.image(NETWORK, { deadline: performance.now() + LOADS_WITHIN_MS })) !== null) return
+    if ((await loadedImage(ledger, NETWORK)) !== null) return
   } catch (error) {
     // A network that must be rebuilt must not stop the others (azure#4449).
     if (!(error instanceof Unavailable)) throw error

@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import type { Image } from '../core/image.ts'
-import type { Ledger } from '../ledger/ledger.ts'
+import { type Ledger, loadedImage } from '../ledger/ledger.ts'
 import { NETWORK_NAMES } from '../ledger/sql/jobs.ts'
 import { ask } from '../postgres/on-connection.ts'
 import type { Intake } from '../sources/intake.ts'
@@ -61,16 +61,13 @@ export async function namesOf(database: pg.Pool, statement: string): Promise<rea
   return (await ask<{ network_id: string }>(database, statement)).map((row) => row.network_id)
 }
 
-/** No caller waits, and a million leases take ten seconds. */
-export const LOADS_WITHIN_MS = 300_000
-
 /** With the image of each. Reading it also ends a hold for the clock that is over. */
 export function inEachImage(
   context: JobContext,
   work: (network: string, image: Image) => Promise<Done>,
 ): Promise<Done> {
   return inEachNetwork(context, async (network) => {
-    const image = await context.ledger.image(network, { deadline: performance.now() + LOADS_WITHIN_MS })
+    const image = await loadedImage(context.ledger, network)
     return image === null ? {} : work(network, image)
   })
 }

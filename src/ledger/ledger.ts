@@ -26,6 +26,21 @@ export type Ledger = {
   close(): Promise<void>
 }
 
+/**
+ * The image, however long loading it takes (a million leases: ten seconds); what the database refuses is said as soon as to a caller.
+ *
+ * @throws Unavailable
+ */
+export async function loadedImage(ledger: Pick<Ledger, 'image'>, network: string): Promise<Image | null> {
+  for (;;)
+    try {
+      return await ledger.image(network)
+    } catch (error) {
+      // The load goes on.
+      if (!(error instanceof Unavailable) || error.refusal.reason !== 'DEADLINE_EXCEEDED') throw error
+    }
+}
+
 /** The image, or the log from a position on, cannot be read; the refusal says why. */
 export class Unavailable extends Error {
   readonly refusal: Refusal
