@@ -106,8 +106,8 @@ Needs root. The subnet of a Docker network must be a pool:
     about: 'play MIR-1238 step by step: a list that lags, and still no address on two sandboxes',
     options: [['--directory <path>', 'keep its data there (default: a directory that is thrown away)']],
     help: `
-Takes less than 20 seconds, uses a PostgreSQL of its own and touches nothing else. To look at the data of --directory:
-IPLEDGER_DIR=<path> ipledger serve.`,
+Takes less than 20 seconds, uses a PostgreSQL of its own and touches nothing else. On a terminal it then stays until Ctrl-C, so that
+the story can be seen in the browser. To look at the data of --directory later: IPLEDGER_DIR=<path> ipledger serve.`,
     run: ({ directory }: { readonly directory?: string }) =>
       runProgram('src/demo/main', directory === undefined ? {} : { directory: resolve(directory) }),
   }),

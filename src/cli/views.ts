@@ -114,7 +114,7 @@ const VIEWS: ReadonlyMap<string, View<never>> = new Map([
     },
   }),
   viewOf(PoolTrendSchema, {
-    columns: 'POOL:pool MADE:made ENDED:ended GROWS_BY_HOUR:leasesPerHour EXHAUSTED_IN:exhaustedIn',
+    columns: 'POOL:pool CIDR:cidr MADE:made ENDED:ended GROWS_BY_HOUR:leasesPerHour EXHAUSTED_IN:exhaustedIn',
   }),
   viewOf(audit.MapAddressSchema, {
     none: 'no lease was ever made there',

@@ -92,8 +92,8 @@ function Copy({ label, text }: { readonly label: string; readonly text: () => st
   return html`<button onClick=${copy} onBlur=${() => setDone(false)} title=${text()}>${isDone ? 'Copied' : label}</button>`
 }
 
-const LONG = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' })
-const SHORT = new Intl.DateTimeFormat(undefined, { timeStyle: 'medium' })
+const LONG = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'long', hourCycle: 'h23' })
+const SHORT = new Intl.DateTimeFormat(undefined, { timeStyle: 'long', hourCycle: 'h23' })
 
 /** In the browser's zone, with UTC on hover. */
 export function Time({

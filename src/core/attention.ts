@@ -76,7 +76,7 @@ function byHold(name: string, cause: HoldCause, { at: since, details }: Hold, no
   const isAhead = cause === 'SOURCE_AHEAD'
   const what = isAhead ? 'handed out or taken back' : 'taken back'
   const end = until === null ? '' : `${new Date(until).toISOString()}, or until `
-  const command = `${isAhead ? `ipledger recover ${name}, or ` : ''}ipledger network resume ${name}`
+  const command = `${isAhead ? `ipledger recover ${name}, or ` : ''}ipledger network resume ${name} --why …`
   const text = `network ${name} is held (${cause}): ${why}. Nothing is ${what} until ${end}an operator ends the hold: ${command}`
   return { code: 'HELD', since, text, retryAfterMs: until === null ? null : Math.max(0, until - now) }
 }

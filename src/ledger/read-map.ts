@@ -42,7 +42,9 @@ export async function readAddressMap(db: Db, network: string, asked: Cidr, momen
   const { family } = asked
   const pools = await readPoolsAt(db, network, asked, position.seq)
   const length = Math.max(...pools.map(({ prefixLength }) => prefixLength), 0) || maxPrefix(family)
-  const touched = await readTouched(db, network, asked)
+  const isNow = moment.seq === null && moment.at === null
+  // Of IPv4 the blocks of now need no count, which takes a second of a million.
+  const touched = family === 4 && isNow ? NOTHING_TOUCHED : await readTouched(db, network, asked)
   // Of IPv6 nobody could see more than what was ever leased.
   const cidr = family === 6 && touched.count > 0 ? commonOf(asked, touched) : asked
   const cells = (cidr.last - cidr.first + 1n) / blockSize(family, length)
@@ -75,7 +77,6 @@ export async function readAddressMap(db: Db, network: string, asked: Cidr, momen
     return { ...map, addresses: rows.filter(isHeldOrIn), ranges: covered.map(named) }
   }
   const blockLength = Math.min(cidr.prefixLength + BLOCK_BITS, length)
-  const isNow = moment.seq === null && moment.at === null
   const sampled = isNow ? 0 : Math.ceil(touched.count / MOST_SHOWN)
   const blockSpan = blockSize(family, blockLength)
   const names = Array.from({ length: Number((cidr.last - cidr.first + 1n) / blockSpan) }, (_, index) =>
@@ -128,6 +129,8 @@ async function readPoolsAt(db: Db, network: string, cidr: Cidr, seq: number) {
 }
 
 type Touched = { readonly count: number; readonly first: string; readonly last: string }
+
+const NOTHING_TOUCHED: Touched = { count: 0, first: '', last: '' }
 
 /** How many addresses of the CIDR were ever leased, and the first and the last of them. */
 async function readTouched(db: Db, network: string, { family, first, last }: Cidr): Promise<Touched> {

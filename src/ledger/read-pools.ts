@@ -141,6 +141,7 @@ type TrendFilter = {
 
 export type Trend = {
   readonly pool: string
+  readonly cidr: string
   readonly leasesPerHour: number
   readonly exhaustedInMs: number | null
   readonly made: number
@@ -168,7 +169,7 @@ export async function readTrends(
         and e.address is not null
       group by e.pool_id
     )
-    select c.since as "countedFrom", p.pool_id as "poolId", p.name as pool, greatest(0, round(f.leases_per_hour))::int as "leasesPerHour",
+    select c.since as "countedFrom", p.pool_id as "poolId", p.name as pool, p.cidr::text as cidr, greatest(0, round(f.leases_per_hour))::int as "leasesPerHour",
       extract(epoch from f.exhausted_in)::float8 * 1000 as "exhaustedInMs", coalesce(r.made, 0) as made, coalesce(r.ended, 0) as ended
     from counted c
     left join (

@@ -530,7 +530,15 @@ describe('pools', () => {
     const { trends: both, countedFrom } = await trends({})
     expect(both).toMatchObject([
       { pool: 'idle', made: 0, ended: 0, leasesPerHour: 0, samples: [] },
-      { pool: 'web', made: 3, ended: 1, leasesPerHour: 60, exhaustedIn: '11700s', samples: [] },
+      {
+        pool: 'web',
+        cidr: expect.stringContaining('/24'),
+        made: 3,
+        ended: 1,
+        leasesPerHour: 60,
+        exhaustedIn: '11700s',
+        samples: [],
+      },
     ])
     expect(both[0].exhaustedIn).toBeUndefined()
     expect(Date.now() - Date.parse(countedFrom)).toBeGreaterThan(290_000)

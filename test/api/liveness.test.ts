@@ -378,7 +378,7 @@ describe('reports', () => {
     expect(next).toEqual(proofOf(secret, network, source, Number(ahead.nextHead)))
     const refused = await call('LeaseService/Reserve', { network, owner: { kind: 'pod', name: 'b' } })
     const toSay = expect.stringMatching(
-      `: ipledger recover ${network}, or ipledger network resume ${network}$`,
+      `: ipledger recover ${network}, or ipledger network resume ${network} --why …$`,
     )
     const held = { reason: 'NETWORK_RECOVERING', metadata: { state: 'HELD' }, message: toSay }
     expect(refused).toMatchObject({ ...held, retryAfter: undefined })

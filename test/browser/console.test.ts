@@ -313,7 +313,7 @@ test('live: what happens meanwhile, by what one looks for, leads to its address;
   ])
   await page.getByLabel('kind').fill('vm')
   await button(page, 'Filter').click()
-  await page.getByText('Nothing has happened yet.').waitFor()
+  await page.getByText('Nothing has happened since').waitFor()
   await page.goBack()
   await watching(page)
   await reserve('live/three', { node: 'live-1' })

@@ -160,11 +160,11 @@ test('a hold and a recovery name the command that ends them', () => {
     expect.stringMatching(
       /nothing is handed out or taken back until every enabled source .*: ipledger network get net$/,
     ),
-    `network net is held (CLOCK): so. Nothing is taken back until ${until}, or until an operator ends the hold: ipledger network resume net`,
+    `network net is held (CLOCK): so. Nothing is taken back until ${until}, or until an operator ends the hold: ipledger network resume net --why …`,
     expect.stringMatching(
       /because no source is enabled, only an operator ends that: ipledger recover --end net$/,
     ),
-    'network net is held (SOURCE_AHEAD): so. Nothing is handed out or taken back until an operator ends the hold: ipledger recover net, or ipledger network resume net',
+    'network net is held (SOURCE_AHEAD): so. Nothing is handed out or taken back until an operator ends the hold: ipledger recover net, or ipledger network resume net --why …',
   ])
 })
 

@@ -2,7 +2,6 @@ import { formatAddress, formatCidr, isMalformed, parseCidr, readAddress } from '
 import { EVENT_TYPES } from '../../core/event.ts'
 import { unknownLease } from '../../core/refusal.ts'
 import type * as pb from '../../gen/ipledger/v1/audit_pb.ts'
-import { EVERY_LEASE, type LeaseFilter } from '../../ledger/read-leases.ts'
 import type { Beyond, HistoryPage, Moment, Range } from '../../ledger/read-log.ts'
 import type { Reads } from '../../ledger/reads.ts'
 import type { Decoded } from '../codec/decode-request.ts'
@@ -126,7 +125,7 @@ export const auditMethods: Declarations<typeof pb.AuditService> = {
   },
 }
 
-/** What a text is by its form, else what has such a name, else the owner that has it as its uid. */
+/** What a text is by its form, and what has such a name. */
 async function matchesOf(reads: Reads, network: string, words: string) {
   const matched = (kind: string, name: string, address = '') => [{ kind, name, address }]
   const cidr = parseCidr(words)
@@ -140,15 +139,7 @@ async function matchesOf(reads: Reads, network: string, words: string) {
     if (record) return matched('LEASE', words, record.address)
   }
   const named = ofNetwork(await reads.named(network, words), network)
-  const [, key, value] = /^([^=]+)=(.*)$/.exec(words) ?? []
-  const isThere = async (filter: Partial<LeaseFilter>) => {
-    const page = { after: null, size: 1 }
-    return (await reads.leases(network, { ...EVERY_LEASE, ...filter }, page))!.leases.length > 0
-  }
-  if (key !== undefined && (await isThere({ labels: { [key]: value! } })))
-    return [...matched('LABEL', words), ...named]
-  if (named.length > 0) return named
-  return (await isThere({ ownerUid: words })) ? matched('UID', words) : []
+  return words.includes('=') ? [...matched('LABEL', words), ...named] : named
 }
 
 type LogPage = ReturnType<typeof logPage>

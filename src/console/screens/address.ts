@@ -97,13 +97,13 @@ export function Holders({
 type StoryProps = { readonly network: string; readonly address: string; readonly entries: readonly Entry[] }
 
 export function Story({ network, address, entries }: StoryProps) {
-  return html`<ol class="story" reversed>${entries.map(
-    ({ event, what }) => html`<li value=${event?.seq}>
+  return html`<ul class="story">${entries.map(
+    ({ event, what }) => html`<li>
       <a href=${linkTo(['address', network, address], { at: event?.seq })} title="As it was then"><${Time} at=${event?.time} /></a>
       <p>${what}</p>
       <details><summary>Evidence</summary><pre>${JSON.stringify(event, null, 2)}</pre></details>
     </li>`,
-  )}</ol>`
+  )}</ul>`
 }
 
 /** Over time, exact: a bar a holder, and its rest behind it. */

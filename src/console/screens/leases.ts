@@ -90,7 +90,7 @@ export function Leases({ network, query }: ScreenProps) {
         'Lease',
         ({ leaseId }: LeaseJson) => html`<a href=${linkTo(['lease', network, leaseId!])}>${leaseId}</a>`,
       ],
-      ['Since', ({ reservedAt }: LeaseJson) => html`<${Time} at=${reservedAt} />`],
+      ['Reserved', ({ reservedAt }: LeaseJson) => html`<${Time} at=${reservedAt} />`],
     ]} />
     ${next && html`<p><a href=${linkTo(['leases', network], { ...query, page: next })}>Next page</a></p>`}
   <//>`

@@ -44,7 +44,13 @@ export function Owners({ network, rest: [name = ''], query: { kind } }: ScreenPr
       ],
     ]} />
     <${Table} caption="Events, the newest first" none="" rows=${events} columns=${[
-      ['Time', ({ time }: EventJson) => html`<${Time} at=${time} />`],
+      [
+        'Time',
+        ({ time, seq, lease }: EventJson) =>
+          lease
+            ? html`<a href=${linkTo(['address', network, lease.address!], { at: seq })}><${Time} at=${time} /></a>`
+            : html`<${Time} at=${time} />`,
+      ],
       [
         'What',
         ({ type, closed }: EventJson) =>

@@ -25,8 +25,7 @@ export function Pool({ network, rest: [name = ''], query }: ScreenProps) {
   const [at, setAt] = useState(query.at)
   const known = useAnswer(
     async (signal) => {
-      const [pool, found, marks] = await Promise.all([
-        isPool ? call('PoolService', 'getPool', { network, name }, signal) : undefined,
+      const [found, marks] = await Promise.all([
         call('NetworkService', 'getNetwork', { name: network }, signal),
         call(
           'AuditService',
@@ -36,16 +35,22 @@ export function Pool({ network, rest: [name = ''], query }: ScreenProps) {
         ),
       ])
       return {
-        pool: pool?.pool,
         begun: found.network!.createdAt!,
         marks: marks.events ?? [],
         isMore: Boolean(marks.nextPageToken),
       }
     },
+    [network],
+  )
+  const { begun, marks = [], isMore } = known.answer ?? {}
+  const named = useAnswer(
+    async (signal) =>
+      isPool
+        ? (await call('PoolService', 'listPoolTrends', { network, pool: name }, signal)).trends![0]!.cidr
+        : name,
     [network, name],
   )
-  const { pool, begun, marks = [], isMore } = known.answer ?? {}
-  const cidr = query.cidr ?? pool?.cidr ?? (isPool ? undefined : name)
+  const cidr = query.cidr ?? named.answer
   const request = { network, cidr: cidr ?? '', ...momentOf(at) }
   const asked = useAnswer(
     (signal) => (cidr ? call('AuditService', 'getAddressMap', request, signal) : Promise.resolve(undefined)),
@@ -55,10 +60,10 @@ export function Pool({ network, rest: [name = ''], query }: ScreenProps) {
   useEffect(() => history.replaceState(null, '', linkTo(['pool', network, name], { ...query, at })), [at])
   const map = asked.answer
   const up = linkTo(['pool', network, name], { at })
-  return html`<${View} title=${isPool ? `Pool ${name}` : name} asked=${known.failure ? known : asked} call=${['AuditService/GetAddressMap', request]}
+  return html`<${View} title=${isPool ? `Pool ${name}` : name} asked=${[named, known].find(({ failure }) => failure) ?? asked} call=${['AuditService/GetAddressMap', request]}
       command=${sh`ipledger map ${cidr ?? ''} --network ${network}` + (at ? sh` --at ${at}` : '')}>
     ${isPool && html`<${Trend} network=${network} pool=${name} />`}
-    <h2>${query.cidr && html`<a href=${up}>${pool?.cidr ?? name}</a> › `}${map?.cidr ?? cidr}</h2>
+    <h2>${query.cidr && html`<a href=${up}>${named.answer ?? name}</a> › `}${map?.cidr ?? cidr}</h2>
     ${begun && html`<${Slider} begun=${begun} at=${at} onMove=${setAt} marks=${marks.filter(({ lease }) => !lease || isInside(lease.address!, map))} isReady=${map !== undefined} />`}
     ${isMore && html`<p class="quiet">Marks are the newest 1,000 of the network.</p>`}
     ${map && html`<${Addresses} network=${network} name=${name} map=${map} at=${at} />`}
@@ -94,7 +99,8 @@ function Slider({ begun, at, marks, isReady, onMove }: SliderProps) {
   const span = Math.max(1, Date.now() - first)
   const markOf = (seq: string | undefined) => marks.find((one) => one.seq === seq)
   const time = at === undefined ? Date.now() : Date.parse(momentOf(at).time ?? markOf(at)?.time ?? begun)
-  const move = (ms: number) => onMove(ms >= first + span ? undefined : new Date(ms).toISOString())
+  const move = (ms: number) =>
+    onMove(ms < first + span ? new Date(Math.max(ms, first)).toISOString() : undefined)
   useEffect(() => {
     if (!isPlaying || !isReady) return
     if (at === undefined) return setPlaying(false)
@@ -105,6 +111,8 @@ function Slider({ begun, at, marks, isReady, onMove }: SliderProps) {
     if (!isPlaying && at === undefined) move(first)
     setPlaying(!isPlaying)
   }
+  // Such a field is of the browser's zone.
+  const local = new Date(time - new Date(time).getTimezoneOffset() * 60_000).toISOString().slice(0, 19)
   const placeOf = (ms: number) => `${((ms - first) / span) * 100}%`
   const later = marks.filter((one) => Date.parse(one.time!) > time).at(-1)
   const earlier = marks.find((one) => Date.parse(one.time!) < time && one.seq !== at)
@@ -113,6 +121,7 @@ function Slider({ begun, at, marks, isReady, onMove }: SliderProps) {
     <button disabled=${!earlier} onClick=${() => onMove(earlier!.seq)}>Mark before</button>
     <button disabled=${!later} onClick=${() => onMove(later!.seq)}>Next mark</button>
     <button disabled=${at === undefined} onClick=${() => onMove(undefined)}>Now</button>
+    <label>At <input type="datetime-local" step="1" value=${local} onChange=${(event: Event) => move(Date.parse((event.target as HTMLInputElement).value))} /></label>
     <strong>${at === undefined ? 'now' : html`<${Time} at=${new Date(time)} />`}</strong>
     ${markOf(at) && html`<span>${markOf(at)!.type} ${markOf(at)!.lease?.address} (number ${at})</span>`}
     <input type="range" aria-label="Time" aria-valuetext=${at === undefined ? 'now' : new Date(time).toLocaleString()} min="0" max=${STEPS}
@@ -137,6 +146,7 @@ type Cell = {
 
 function Addresses({ network, name, map, at }: MapProps) {
   const [hint, setHint] = useState('')
+  useEffect(() => setHint(''), [map])
   const { addresses = [], blocks = [], sampled = 0 } = map
   const cells =
     blocks.length > 0
@@ -260,14 +270,16 @@ export function trendSaid({ made = 0, ended = 0, leasesPerHour = 0, exhaustedIn 
   const rest =
     seconds > 172_800 ? `${Math.floor(seconds / 86_400)} days` : `${(seconds / 3_600).toFixed(1)} hours`
   const grows = leasesPerHour > 0 ? `grows by ${leasesPerHour.toLocaleString()} an hour` : 'does not grow'
-  return `${made.toLocaleString()} made and ${ended.toLocaleString()} ended in the last minutes; ${grows}${exhaustedIn ? `: nothing is free in ${rest}` : ''}.`
+  return `${made.toLocaleString()} made and ${ended.toLocaleString()} ended in the last five minutes; by the last hour it ${grows}${exhaustedIn ? `: nothing is free in ${rest}` : ''}.`
 }
 
 function Chart({ samples }: { readonly samples: readonly PoolSampleJson[] }) {
   const element = useRef<HTMLDivElement>(null)
   useEffect(() => {
+    // A canvas knows no light-dark().
+    const { color: ink, borderTopColor: line } = getComputedStyle(element.current!)
     const color = (part: string) => getComputedStyle(document.documentElement).getPropertyValue(`--${part}`)
-    const axis = { stroke: color('ink'), grid: { stroke: color('line') } }
+    const axis = { stroke: ink, grid: { stroke: line } }
     const options = {
       width: element.current!.clientWidth,
       height: 180,

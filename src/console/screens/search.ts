@@ -40,7 +40,7 @@ export function Search({ network, rest: [text = ''] }: ScreenProps) {
   return html`<${View} title="Search: ${text}" asked=${asked} call=${['AuditService/Find', { network, text }]} command=${sh`ipledger find ${text} --network ${network}`}>
     ${
       matches.length === 0
-        ? html`<p>Nothing in network ${network} has this name: no address, CIDR, lease id, owner (past ones too), uid, node, label (<code>key=value</code>), pool or source.</p>`
+        ? html`<p>Nothing in network ${network} has this name: no address, CIDR, lease id, owner (past ones too), node, label (<code>key=value</code>), pool or source.</p>`
         : html`<ul>${matches.map((one) => html`<li>${one.kind?.toLowerCase()} <a href=${placeOf(network, one)}>${one.name}</a> ${one.address}</li>`)}</ul>`
     }
   <//>`

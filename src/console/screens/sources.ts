@@ -33,12 +33,14 @@ function List({ network, sources }: { readonly network: string; readonly sources
     ['State', ({ state }: SourceJson) => html`<${State} of=${state} />`],
     [
       'Status',
-      ({ status, failure, partialBecause = [] }: SourceJson) =>
+      ({ state, status, failure, partialBecause = [] }: SourceJson) =>
+        state !== 'RETIRED' &&
         html`<${State} of=${status} /> ${[failure, ...partialBecause].filter(Boolean).join(', ')}`,
     ],
     ['Lists', ({ size }: SourceJson) => size],
     ['Every', ({ sight }: SourceJson) => sight?.interval],
     ['Reported', ({ reportedAt }: SourceJson) => html`<${Time} at=${reportedAt} />`],
+    ['Complete', ({ completeAt }: SourceJson) => html`<${Time} at=${completeAt} />`],
   ]} />`
 }
 

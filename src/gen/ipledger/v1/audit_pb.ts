@@ -2483,8 +2483,8 @@ export type FindRequest = Message<"ipledger.v1.FindRequest"> & {
   network: string;
 
   /**
-   * Required, at most 253 bytes: an address, a CIDR, the id of a lease, a label as `key=value`, the uid of an owner, or the begin of
-   * the name of an owner, a node, a pool or a source.
+   * Required, at most 253 bytes: an address, a CIDR, the id of a lease, a label as `key=value`, or the begin of the name of an owner,
+   * a node, a pool or a source.
    *
    * @generated from field: string text = 2;
    */
@@ -2505,8 +2505,8 @@ export type FindRequestJson = {
   network?: string;
 
   /**
-   * Required, at most 253 bytes: an address, a CIDR, the id of a lease, a label as `key=value`, the uid of an owner, or the begin of
-   * the name of an owner, a node, a pool or a source.
+   * Required, at most 253 bytes: an address, a CIDR, the id of a lease, a label as `key=value`, or the begin of the name of an owner,
+   * a node, a pool or a source.
    *
    * @generated from field: string text = 2;
    */
@@ -2527,7 +2527,7 @@ export const FindRequestSchema: GenMessage<FindRequest, {jsonType: FindRequestJs
  */
 export type Match = Message<"ipledger.v1.Match"> & {
   /**
-   * `ADDRESS`, `CIDR`, `LEASE`, `OWNER`, `UID`, `LABEL`, `NODE`, `POOL`, `SOURCE`.
+   * `ADDRESS`, `CIDR`, `LEASE`, `OWNER`, `LABEL`, `NODE`, `POOL`, `SOURCE`.
    *
    * @generated from field: string kind = 1;
    */
@@ -2555,7 +2555,7 @@ export type Match = Message<"ipledger.v1.Match"> & {
  */
 export type MatchJson = {
   /**
-   * `ADDRESS`, `CIDR`, `LEASE`, `OWNER`, `UID`, `LABEL`, `NODE`, `POOL`, `SOURCE`.
+   * `ADDRESS`, `CIDR`, `LEASE`, `OWNER`, `LABEL`, `NODE`, `POOL`, `SOURCE`.
    *
    * @generated from field: string kind = 1;
    */

@@ -1,0 +1,74 @@
+/** The main screens of a network that has lived a day: what the pages say is seen in them. `--update` takes the pictures of docs/images. */
+import { afterAll, expect, test } from 'vitest'
+import { useTestDatabase, withClient } from '../support/database.ts'
+import {
+  DAY_NETWORK,
+  liveADay,
+  SILENT_SOURCE,
+  STORIED_ADDRESS,
+  STORIED_OWNERS,
+} from '../support/day-of-life.ts'
+import { SAME_LIFE } from '../support/same-life.ts'
+import { serviceOn } from '../support/service.ts'
+import { openBrowser } from './chromium.ts'
+
+const database = await useTestDatabase()
+const { storied } = await withClient(database.adminUrl, async (admin) => {
+  await admin.query(SAME_LIFE)
+  return liveADay(admin)
+})
+const service = await serviceOn({ database })
+const browser = await openBrowser()
+afterAll(async () => {
+  await browser.close()
+  await service.stop()
+})
+const [, second] = storied
+/** When the second of them got it. */
+const then = second!.split('/')[1]!
+
+test.each([
+  {
+    picture: 'overview',
+    view: 'overview/*',
+    seen: ['TOO_MANY_REAPS', `${SILENT_SOURCE} has not reported`, 'grows by'],
+  },
+  {
+    picture: 'map',
+    view: `pool/*/web?at=${then}`,
+    seen: ['grows by', `${STORIED_ADDRESS} ACTIVE container ${STORIED_OWNERS[1]}`],
+  },
+  {
+    picture: 'address',
+    view: `address/*/${STORIED_ADDRESS}`,
+    seen: ['set aside as CONFLICT', 'PROVEN_ABSENT', ...STORIED_OWNERS],
+  },
+  {
+    picture: 'attention',
+    view: 'attention/*',
+    seen: ['LOOKUP_FAILING', 'connection refused', `Retire ${SILENT_SOURCE}`],
+  },
+])('$picture', async ({ picture, view, seen }) => {
+  const page = await browser.newPage({ viewport: { width: 1200, height: 800 } })
+  await page.goto(`${service.url}/#/${view.replace('*', DAY_NETWORK)}`)
+  for (const text of seen) await page.getByText(text).or(page.getByLabel(text)).first().waitFor()
+  const { snapshotUpdateState } = expect.getState().snapshotState
+  const path = new URL(`../../docs/images/${picture}.png`, import.meta.url).pathname
+  await page.screenshot(snapshotUpdateState === 'all' ? { path } : {})
+  await page.close()
+})
+
+test('a chart in the colours of a dark page', async () => {
+  const page = await browser.newPage({ colorScheme: 'dark' })
+  await page.goto(`${service.url}/#/pool/${DAY_NETWORK}/web`)
+  await page.locator('.chart canvas').waitFor()
+  const inkOf = `(() => {
+    const element = document.querySelector('.chart canvas')
+    const { data } = element.getContext('2d').getImageData(0, 0, element.width, element.height)
+    const ink = getComputedStyle(element).color.match(/\\d+/g).map(Number)
+    const isInk = (at) => data[at + 3] === 255 && ink.every((part, index) => data[at + index] === part)
+    return Array.from({ length: data.length / 4 }, (_, index) => index * 4).filter(isInk).length
+  })()`
+  await expect.poll(() => page.evaluate(inkOf)).toBeGreaterThan(0)
+  await page.close()
+})
