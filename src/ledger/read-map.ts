@@ -43,7 +43,7 @@ export async function readAddressMap(db: Db, network: string, asked: Cidr, momen
   const pools = await readPoolsAt(db, network, asked, position.seq)
   const length = Math.max(...pools.map(({ prefixLength }) => prefixLength), 0) || maxPrefix(family)
   const isNow = moment.seq === null && moment.at === null
-  // Of IPv4 the blocks of now need no count, which takes a second of a million.
+  // A map of IPv4 as it is now does not need the count, which is slow in a large pool.
   const touched = family === 4 && isNow ? NOTHING_TOUCHED : await readTouched(db, network, asked)
   // Of IPv6 nobody could see more than what was ever leased.
   const cidr = family === 6 && touched.count > 0 ? commonOf(asked, touched) : asked

@@ -444,7 +444,7 @@ describe('find', () => {
     expect(await found(network, ' 10.0.0.7 ')).toEqual(['ADDRESS 10.0.0.7'])
     expect(await found(network, 'FD00::1')).toEqual(['ADDRESS fd00::1'])
     expect(await found(network, '10.0.0.0/28')).toEqual(['CIDR 10.0.0.0/28'])
-    for (const text of ['nothing', 'u-1', `${network}/999`, '10.0.0.7/8', '%', "'; drop"])
+    for (const text of ['nothing', 'u-1', `${network}/999`, '10.0.0.7/8', '=shop', '%', "'; drop"])
       expect(await found(network, text), text).toEqual([])
     await expect(audit.find({ network, text: ' ' })).rejects.toThrow(/text: required/)
     await expect(audit.find({ network: 'nowhere', text: 'x' })).rejects.toThrow(

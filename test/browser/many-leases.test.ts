@@ -39,7 +39,7 @@ test.each([
   /** What each view shows of this network, and of one without leases. */
   const views: Readonly<Record<string, readonly [view: string, shown: string, ofNone: string]>> = {
     overview: ['overview/*', `[aria-label^="pool: ${held} active"]`, '[aria-label^="pool: "]'],
-    pool: [`pool/*/${POOL}`, `.map >> text=/^/`, '.map'],
+    pool: [`pool/*/${POOL}`, '.map a', '.map'],
     'its past': [`pool/*/${POOL}${at}`, 'text=one of', ''],
     'a /24 of it': [`pool/*/${encodeURIComponent(some)}`, '.map a', '.hint'],
     address: [`address/*/${lease.address}`, `text=${last.name}`, ''],

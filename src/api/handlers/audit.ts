@@ -139,7 +139,7 @@ async function matchesOf(reads: Reads, network: string, words: string) {
     if (record) return matched('LEASE', words, record.address)
   }
   const named = ofNetwork(await reads.named(network, words), network)
-  return words.includes('=') ? [...matched('LABEL', words), ...named] : named
+  return /^[^=]+=/.test(words) ? [...matched('LABEL', words), ...named] : named
 }
 
 type LogPage = ReturnType<typeof logPage>

@@ -94,7 +94,7 @@ function Watched({ network, query }: Pick<ScreenProps, 'network' | 'query'>) {
       <button onClick=${show}>${count === 0 ? 'Nothing new' : `${count}${count === MOST ? ' or more' : ''} new: show`}</button>
     </p>
     ${feed.isSetBack && html`<p class="banner">The log was set back, so the feed began anew: what it showed is no longer in the log.</p>`}
-    <${Table} caption="What happened to leases, the newest first, at most ${MOST}" none="Nothing has happened since this view was opened. What was: pools (by time), owners, addresses." rows=${feed.shown} columns=${[
+    <${Table} caption="What happened to leases, the newest first, at most ${MOST}" none="Nothing has happened since this view was opened. For what happened before, look at a pool, an owner or an address." rows=${feed.shown} columns=${[
       ['Time', ({ time }: LeaseChangeJson) => html`<${Time} at=${time} />`],
       ['What', ({ type, cause }: LeaseChangeJson) => `${type} (${cause})`],
       ...leaseColumns(network).map(([title, cell]) => [title, ({ lease }: LeaseChangeJson) => cell(lease!)]),

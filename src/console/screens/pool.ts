@@ -111,7 +111,7 @@ function Slider({ begun, at, marks, isReady, onMove }: SliderProps) {
     if (!isPlaying && at === undefined) move(first)
     setPlaying(!isPlaying)
   }
-  // Such a field is of the browser's zone.
+  // The field for a time knows no zone: it takes and shows the browser's.
   const local = new Date(time - new Date(time).getTimezoneOffset() * 60_000).toISOString().slice(0, 19)
   const placeOf = (ms: number) => `${((ms - first) / span) * 100}%`
   const later = marks.filter((one) => Date.parse(one.time!) > time).at(-1)
