@@ -75,17 +75,13 @@ Examples:
 Examples:
   ipledger map 10.8.64.0/24
   ipledger map 10.0.0.0/8 --at -1h`,
-    show: ({ addresses, blocks, ranges, sampled, seq: number }) => {
-      const never = ranges.map(
-        ({ first, last, state }) => `${first === last ? first : `${first}-${last}`} ${state.toLowerCase()}`,
-      )
-      return [
+    show: ({ addresses, blocks, excluded, sampled, seq: number }) =>
+      [
         blocks.length > 0 ? listText(MapBlockSchema, blocks) : listText(MapAddressSchema, addresses),
-        ...(never.length > 0 ? [wrapped(`Never handed out: ${never.join(', ')}.`)] : []),
+        ...(excluded.length > 0 ? [wrapped(`Excluded: ${excluded.join(', ')}.`)] : []),
         ...(sampled > 0 ? [`An estimate: one of ${sampled} addresses was looked at.`] : []),
         `At number ${number}.`,
-      ].join('\n\n')
-    },
+      ].join('\n\n'),
   }),
   verb('find <text>', method.find, {
     about: 'what a text could mean: an address, lease, owner, node, label, pool or source',

@@ -1,7 +1,7 @@
 /** Pools: create, get, list, update, delete. */
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import { durationFromMs } from '@bufbuild/protobuf/wkt'
-import { formatValue, isMalformed, parseRange } from '../core/address.ts'
+import { formatRange, isMalformed, parseRange } from '../core/address.ts'
 import { PoolService } from '../gen/ipledger/v1/pool_pb.ts'
 import { ask } from './ask.ts'
 import { UsageError } from './exit.ts'
@@ -133,8 +133,7 @@ async function update(request: Update, { addExclude = [], removeExclude = [] }: 
 function canonical(text: string): string {
   const range = parseRange(text)
   if (isMalformed(range)) throw new UsageError(`${range.malformed}.`)
-  const { family, first, last } = range
-  return [...new Set([formatValue(family, first), formatValue(family, last)])].join('-')
+  return formatRange(range)
 }
 
 function route(text: string, before: readonly object[] = []): readonly object[] {

@@ -122,7 +122,7 @@ const VIEWS: ReadonlyMap<string, View<never>> = new Map([
     cells: { ADDRESS: addressOf },
   }),
   viewOf(audit.MapBlockSchema, {
-    columns: 'BLOCK:cidr SIZE:size COOLING:cooling RESERVED:reserved ACTIVE:active QUARANTINED:quarantined',
+    columns: 'BLOCK:cidr COOLING:cooling RESERVED:reserved ACTIVE:active QUARANTINED:quarantined',
   }),
   viewOf(audit.MatchSchema, {
     none: 'nothing has this name',

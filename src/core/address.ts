@@ -99,6 +99,11 @@ export function formatCidr(cidr: Cidr): string {
   return `${formatValue(cidr.family, cidr.first)}/${cidr.prefixLength}`
 }
 
+/** `10.0.0.5-10.0.0.9`, or one address alone. */
+export function formatRange({ family, first, last }: IpRange): string {
+  return [...new Set([first, last])].map((value) => formatValue(family, value)).join('-')
+}
+
 export function formatValue(family: Family, value: bigint): string {
   return family === 4 ? formatV4(value) : formatV6(value)
 }

@@ -257,10 +257,10 @@ export type Taken = {
   readonly vanished: number
 }
 
-/** The answer of an accepted command, remembered for a repeated request. Plain JSON. */
 /** What a source's next list would do: addresses, by what becomes of them; `omitted` were not looked at. */
 export type Foreseen = Readonly<Record<'adopted' | 'quarantined' | 'confirmed' | 'omitted', number>>
 
+/** The answer of an accepted command, remembered for a repeated request. Plain JSON. */
 export type Answer = {
   readonly leases: readonly LeaseView[]
   readonly pool?: PoolView

@@ -5,6 +5,7 @@ import {
   type Cidr,
   type Family,
   formatCidr,
+  formatRange,
   formatValue,
   type IpRange,
   isMalformed,
@@ -108,8 +109,7 @@ export function parsePoolSettings(input: PoolInput): PoolSettings | Refusal {
     if (isMalformed(range)) return invalid(`exclude[${index}]`, range.malformed)
     if (range.family !== family || range.first > cidr.last || range.last < cidr.first)
       return invalid(`exclude[${index}]`, `does not touch the pool's cidr ${formatCidr(cidr)}`)
-    const first = formatValue(family, range.first)
-    exclude.push(range.first === range.last ? first : `${first}-${formatValue(family, range.last)}`)
+    exclude.push(formatRange(range))
   }
   const cooldownMs = input.cooldownMs ?? POLICY.cooldownMs
   if (!(cooldownMs >= 0 && cooldownMs <= LONGEST_MS))

@@ -55,7 +55,7 @@ type PoolFilter = {
 export type Usage = Readonly<
   Record<'size' | 'allocatable' | 'free' | 'cooling' | 'reserved' | 'active' | 'quarantined', bigint>
 >
-type Counts = Record<'cooling' | 'reserved' | 'active' | 'quarantined', number>
+export type Counts = Record<'cooling' | 'reserved' | 'active' | 'quarantined', number>
 
 export type PoolUsage = { readonly pool: Pool; readonly usage: Usage }
 

@@ -72,6 +72,17 @@ export function Pool({ network, rest: [name = ''], query }: ScreenProps) {
 
 const numberOf = (address: string): number =>
   address.split('.').reduce((sum, part) => sum * 256 + Number(part), 0)
+const textOf = (value: number): string =>
+  [24, 16, 8, 0].map((bits) => Math.floor(value / 2 ** bits) % 256).join('.')
+
+/** Of a CIDR of IPv4 the first address of each part of a length. */
+function stepsOf(cidr: string, prefixLength: number): readonly number[] {
+  const [base = '', length] = cidr.split('/')
+  return Array.from(
+    { length: 2 ** (prefixLength - Number(length)) },
+    (_, index) => numberOf(base) + index * 2 ** (32 - prefixLength),
+  )
+}
 
 /** Of IPv6 only what is shown. */
 function isInside(address: string, map: GetAddressMapResponseJson | undefined): boolean {
@@ -150,7 +161,7 @@ function Addresses({ network, name, map, at }: MapProps) {
   const { addresses = [], blocks = [], sampled = 0 } = map
   const cells =
     blocks.length > 0
-      ? blocks.map((one) => blockCell(one, linkTo(['pool', network, name], { cidr: one.cidr, at })))
+      ? blockCells(map, (cidr) => linkTo(['pool', network, name], { cidr, at }))
       : addressCells(map, (address) => linkTo(['address', network, address], { at: at && map.seq }))
   const counts = HELD.map((part) => {
     const count =
@@ -179,9 +190,20 @@ function Addresses({ network, name, map, at }: MapProps) {
     <p class="legend" aria-hidden="true">${[...HELD, 'excluded', 'free'].map((part) => html`<span><i data-part=${part}></i>${part}</span>`)}</p>`
 }
 
+/** Of IPv4 every block, of IPv6 those that are not all free. */
+function blockCells(
+  { cidr = '', prefixLength = 32, blocks = [], blockSize }: GetAddressMapResponseJson,
+  linkOf: (cidr: string) => string,
+): readonly Cell[] {
+  const found = Object.fromEntries(blocks.map((one) => [one.cidr, one]))
+  const names = cidr.includes(':')
+    ? blocks.map((one) => one.cidr!)
+    : stepsOf(cidr, prefixLength).map((base) => `${textOf(base)}/${prefixLength}`)
+  return names.map((name) => blockCell(name, found[name] ?? {}, Number(blockSize), linkOf(name)))
+}
+
 /** Parts of a block from its foot: a block is mostly full, or mostly not. */
-function blockCell(block: MapBlockJson, link: string): Cell {
-  const size = Number(block.size)
+function blockCell(cidr: string, block: MapBlockJson, size: number, link: string): Cell {
   let from = 0
   const stops = HELD.map((part) => {
     const to = Math.min(100, from + ((block[part] ?? 0) / size) * 100)
@@ -191,8 +213,8 @@ function blockCell(block: MapBlockJson, link: string): Cell {
   })
   const said = HELD.filter((part) => block[part]).map((part) => `${block[part]!.toLocaleString()} ${part}`)
   return {
-    title: `${block.cidr}: ${said.join(', ') || 'nothing'} of ${Number(block.size).toLocaleString()}`,
-    label: shortOf(block.cidr!),
+    title: `${cidr}: ${said.join(', ') || 'nothing'} of ${size.toLocaleString()}`,
+    label: shortOf(cidr),
     link,
     fill: `linear-gradient(to top, ${stops.join(', ')}, var(--free) ${from}%)`,
   }
@@ -209,7 +231,7 @@ const shortOf = (text: string) =>
 
 /** Of IPv4 every address of the CIDR, of IPv6 those that were ever leased. */
 function addressCells(
-  { cidr = '', prefixLength = 32, addresses = [], ranges = [] }: GetAddressMapResponseJson,
+  { cidr = '', prefixLength = 32, addresses = [], excluded = [] }: GetAddressMapResponseJson,
   linkOf: (address: string) => string,
 ): readonly Cell[] {
   const cellOf = (address: string, found: MapAddressJson | undefined, other: string): Cell => {
@@ -225,19 +247,13 @@ function addressCells(
     }
   }
   if (cidr.includes(':')) return addresses.map((one) => cellOf(one.address!, one, ''))
-  const byNumber = Object.fromEntries(addresses.map((one) => [numberOf(one.address!), one]))
-  const never = ranges.map(({ first, last, state }) => ({
-    from: numberOf(first!),
-    to: numberOf(last!),
-    state: state!,
-  }))
-  const [base = '', length] = cidr.split('/')
-  const step = 2 ** (32 - prefixLength)
-  return Array.from({ length: 2 ** (32 - Number(length)) / step }, (_, index) => {
-    const value = numberOf(base) + index * step
-    const address = [24, 16, 8, 0].map((bits) => Math.floor(value / 2 ** bits) % 256).join('.')
-    const state = never.find(({ from, to }) => value >= from && value <= to)?.state ?? 'FREE'
-    return cellOf(address, byNumber[value], state)
+  const byNumber: Record<number, MapAddressJson> = {}
+  for (const one of addresses)
+    for (const step of stepsOf(`${one.address}/${one.prefixLength}`, prefixLength)) byNumber[step] = one
+  const never = excluded.map((text) => text.split('-').map(numberOf))
+  return stepsOf(cidr, prefixLength).map((value) => {
+    const isExcluded = never.some(([from, to = from]) => value >= from! && value <= to!)
+    return cellOf(textOf(value), byNumber[value], isExcluded ? 'EXCLUDED' : 'FREE')
   })
 }
 

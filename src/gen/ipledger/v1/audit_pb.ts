@@ -18,7 +18,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file ipledger/v1/audit.proto.
  */
 export const file_ipledger_v1_audit: GenFile = /*@__PURE__*/
-  fileDesc("ChdpcGxlZGdlci92MS9hdWRpdC5wcm90bxILaXBsZWRnZXIudjEiYAoQQ2xvc2VkQXR0YWNobWVudBIhCgVvd25lchgBIAEoCzISLmlwbGVkZ2VyLnYxLk93bmVyEikKBXVudGlsGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLvAgoFRXZlbnQSDwoHbmV0d29yaxgBIAEoCRILCgNzZXEYAiABKAQSDAoEdHlwZRgDIAEoCRIoCgR0aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVhY3RvchgFIAEoCRINCgVjYXVzZRgGIAEoCRIhCgVsZWFzZRgHIAEoCzISLmlwbGVkZ2VyLnYxLkxlYXNlEh8KBHBvb2wYCCABKAsyES5pcGxlZGdlci52MS5Qb29sEi4KEG5ldHdvcmtfc2V0dGluZ3MYCSABKAsyFC5pcGxlZGdlci52MS5OZXR3b3JrEi0KBmNsb3NlZBgKIAEoCzIdLmlwbGVkZ2VyLnYxLkNsb3NlZEF0dGFjaG1lbnQSKQoIZXZpZGVuY2UYCyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhIKCnJlcXVlc3RfaWQYDCABKAkSEAoIdHJhY2VfaWQYDSABKAki3wIKEUxpc3RFdmVudHNSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSEQoJYWZ0ZXJfc2VxGAIgASgEEhcKCmJlZm9yZV9zZXEYAyABKARIAIgBARIPCgdhZGRyZXNzGAQgASgJEhIKCm93bmVyX2tpbmQYBSABKAkSEgoKb3duZXJfbmFtZRgGIAEoCRIQCghsZWFzZV9pZBgHIAEoCRINCgV0eXBlcxgIIAMoCRIRCglwYWdlX3NpemUYCSABKA0SEgoKcGFnZV90b2tlbhgKIAEoCRISCgpkZXNjZW5kaW5nGAsgASgIEigKBGZyb20YDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiYKAnRvGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCg9pbmNsdWRlX3NvdXJjZXMYDiABKAhCDQoLX2JlZm9yZV9zZXEiXwoSTGlzdEV2ZW50c1Jlc3BvbnNlEiIKBmV2ZW50cxgBIAMoCzISLmlwbGVkZ2VyLnYxLkV2ZW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIMCgRoZWFkGAMgASgEIj8KDEhpc3RvcnlFbnRyeRIhCgVldmVudBgBIAEoCzISLmlwbGVkZ2VyLnYxLkV2ZW50EgwKBHdoYXQYAiABKAki3wIKBkhvbGRlchIQCghsZWFzZV9pZBgBIAEoCRIPCgdhZGRyZXNzGAIgASgJEhUKDXByZWZpeF9sZW5ndGgYAyABKA0SDAoEcG9vbBgEIAEoCRIhCgVvd25lchgFIAEoCzISLmlwbGVkZ2VyLnYxLk93bmVyEhAKCGZyb21fc2VxGAYgASgEEi0KCWZyb21fdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIYmVnYW5fYXMYCCABKAkSEAoIZ2l2ZW5fYnkYCSABKAkSEQoJdW50aWxfc2VxGAogASgEEi4KCnVudGlsX3RpbWUYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGVuZGVkX2FzGAwgASgJEjAKDGF2YWlsYWJsZV9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAikgIKGEdldEFkZHJlc3NIaXN0b3J5UmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEg8KB2FkZHJlc3MYAiABKAkSDAoEY2lkchgDIAEoCRIoCgRmcm9tGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBImCgJ0bxgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJYWZ0ZXJfc2VxGAYgASgEEhcKCmJlZm9yZV9zZXEYByABKARIAIgBARIRCglwYWdlX3NpemUYCCABKA0SEgoKcGFnZV90b2tlbhgJIAEoCRISCgpkZXNjZW5kaW5nGAogASgIQg0KC19iZWZvcmVfc2VxIpQBChlHZXRBZGRyZXNzSGlzdG9yeVJlc3BvbnNlEioKB2VudHJpZXMYASADKAsyGS5pcGxlZGdlci52MS5IaXN0b3J5RW50cnkSJAoHaG9sZGVycxgCIAMoCzITLmlwbGVkZ2VyLnYxLkhvbGRlchIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkSDAoEaGVhZBgEIAEoBCJlChZHZXRMZWFzZUhpc3RvcnlSZXF1ZXN0EhAKCGxlYXNlX2lkGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoDRISCgpwYWdlX3Rva2VuGAMgASgJEhIKCmRlc2NlbmRpbmcYBCABKAgikgEKF0dldExlYXNlSGlzdG9yeVJlc3BvbnNlEioKB2VudHJpZXMYASADKAsyGS5pcGxlZGdlci52MS5IaXN0b3J5RW50cnkSJAoHaG9sZGVycxgCIAMoCzITLmlwbGVkZ2VyLnYxLkhvbGRlchIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkSDAoEaGVhZBgEIAEoBCKhAQoVTGlzdExlYXNlc0FzT2ZSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSEAoDc2VxGAIgASgESACIAQESKAoEdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEcG9vbBgEIAEoCRIRCglwYWdlX3NpemUYBSABKA0SEgoKcGFnZV90b2tlbhgGIAEoCUIGCgRfc2VxIpoBChZMaXN0TGVhc2VzQXNPZlJlc3BvbnNlEiIKBmxlYXNlcxgBIAMoCzISLmlwbGVkZ2VyLnYxLkxlYXNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRILCgNzZXEYAyABKAQSKAoEdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEaGVhZBgFIAEoBCJ9ChVFeHBsYWluQWRkcmVzc1JlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIPCgdhZGRyZXNzGAIgASgJEhAKA3NlcRgDIAEoBEgAiAEBEigKBHRpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgYKBF9zZXEifQoLRXhwbGFpblN0ZXASCwoDc2VxGAEgASgEEigKBHRpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHdoYXQYAyABKAkSKQoIZXZpZGVuY2UYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0ItABChZFeHBsYWluQWRkcmVzc1Jlc3BvbnNlEg4KBmFuc3dlchgBIAEoCRINCgVzdGF0ZRgCIAEoCRILCgNzZXEYAyABKAQSKAoEdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJwoFc3RlcHMYBSADKAsyGC5pcGxlZGdlci52MS5FeHBsYWluU3RlcBIpCghldmlkZW5jZRgGIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDAoEaGVhZBgHIAEoBCInChRWZXJpZnlOZXR3b3JrUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJIm0KDVZlcmlmeUZpbmRpbmcSDAoEd2hhdBgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEg8KB2FkZHJlc3MYAyABKAkSCwoDc2VxGAQgASgEEhAKCGV4cGVjdGVkGAUgASgJEg0KBWZvdW5kGAYgASgJIr8BChVWZXJpZnlOZXR3b3JrUmVzcG9uc2USDwoHbmV0d29yaxgBIAEoCRIQCghjb21wbGV0ZRgCIAEoCBIQCghmcm9tX3NlcRgDIAEoBBIUCgx2ZXJpZmllZF9zZXEYBCABKAQSDgoGZGlnZXN0GAUgASgJEgwKBGhlYWQYBiABKAQSLAoIZmluZGluZ3MYByADKAsyGi5pcGxlZGdlci52MS5WZXJpZnlGaW5kaW5nEg8KB29taXR0ZWQYCCABKAQieQoUR2V0QWRkcmVzc01hcFJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIMCgRjaWRyGAIgASgJEhAKA3NlcRgDIAEoBEgAiAEBEigKBHRpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgYKBF9zZXEiiwEKCk1hcEFkZHJlc3MSDwoHYWRkcmVzcxgBIAEoCRINCgVzdGF0ZRgCIAEoCRIVCg1wcmVmaXhfbGVuZ3RoGAMgASgNEhAKCGxlYXNlX2lkGAQgASgJEhIKCm93bmVyX2tpbmQYBSABKAkSEgoKb3duZXJfbmFtZRgGIAEoCRIMCgRub2RlGAcgASgJIjYKCE1hcFJhbmdlEg0KBWZpcnN0GAEgASgJEgwKBGxhc3QYAiABKAkSDQoFc3RhdGUYAyABKAkibgoITWFwQmxvY2sSDAoEY2lkchgBIAEoCRIMCgRzaXplGAIgASgJEg8KB2Nvb2xpbmcYAyABKA0SEAoIcmVzZXJ2ZWQYBCABKA0SDgoGYWN0aXZlGAUgASgNEhMKC3F1YXJhbnRpbmVkGAYgASgNIowCChVHZXRBZGRyZXNzTWFwUmVzcG9uc2USDAoEY2lkchgBIAEoCRIVCg1wcmVmaXhfbGVuZ3RoGAIgASgNEioKCWFkZHJlc3NlcxgDIAMoCzIXLmlwbGVkZ2VyLnYxLk1hcEFkZHJlc3MSJQoGcmFuZ2VzGAQgAygLMhUuaXBsZWRnZXIudjEuTWFwUmFuZ2USJQoGYmxvY2tzGAUgAygLMhUuaXBsZWRnZXIudjEuTWFwQmxvY2sSDwoHc2FtcGxlZBgGIAEoDRILCgNzZXEYByABKAQSKAoEdGltZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEaGVhZBgJIAEoBCIsCgtGaW5kUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEgwKBHRleHQYAiABKAkiNAoFTWF0Y2gSDAoEa2luZBgBIAEoCRIMCgRuYW1lGAIgASgJEg8KB2FkZHJlc3MYAyABKAkiMwoMRmluZFJlc3BvbnNlEiMKB21hdGNoZXMYASADKAsyEi5pcGxlZGdlci52MS5NYXRjaDLqBQoMQXVkaXRTZXJ2aWNlElIKCkxpc3RFdmVudHMSHi5pcGxlZGdlci52MS5MaXN0RXZlbnRzUmVxdWVzdBofLmlwbGVkZ2VyLnYxLkxpc3RFdmVudHNSZXNwb25zZSIDkAIBEmcKEUdldEFkZHJlc3NIaXN0b3J5EiUuaXBsZWRnZXIudjEuR2V0QWRkcmVzc0hpc3RvcnlSZXF1ZXN0GiYuaXBsZWRnZXIudjEuR2V0QWRkcmVzc0hpc3RvcnlSZXNwb25zZSIDkAIBEmEKD0dldExlYXNlSGlzdG9yeRIjLmlwbGVkZ2VyLnYxLkdldExlYXNlSGlzdG9yeVJlcXVlc3QaJC5pcGxlZGdlci52MS5HZXRMZWFzZUhpc3RvcnlSZXNwb25zZSIDkAIBEl4KDkxpc3RMZWFzZXNBc09mEiIuaXBsZWRnZXIudjEuTGlzdExlYXNlc0FzT2ZSZXF1ZXN0GiMuaXBsZWRnZXIudjEuTGlzdExlYXNlc0FzT2ZSZXNwb25zZSIDkAIBEl4KDkV4cGxhaW5BZGRyZXNzEiIuaXBsZWRnZXIudjEuRXhwbGFpbkFkZHJlc3NSZXF1ZXN0GiMuaXBsZWRnZXIudjEuRXhwbGFpbkFkZHJlc3NSZXNwb25zZSIDkAIBElsKDUdldEFkZHJlc3NNYXASIS5pcGxlZGdlci52MS5HZXRBZGRyZXNzTWFwUmVxdWVzdBoiLmlwbGVkZ2VyLnYxLkdldEFkZHJlc3NNYXBSZXNwb25zZSIDkAIBEkAKBEZpbmQSGC5pcGxlZGdlci52MS5GaW5kUmVxdWVzdBoZLmlwbGVkZ2VyLnYxLkZpbmRSZXNwb25zZSIDkAIBElsKDVZlcmlmeU5ldHdvcmsSIS5pcGxlZGdlci52MS5WZXJpZnlOZXR3b3JrUmVxdWVzdBoiLmlwbGVkZ2VyLnYxLlZlcmlmeU5ldHdvcmtSZXNwb25zZSIDkAIBYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_ipledger_v1_network, file_ipledger_v1_pool, file_ipledger_v1_types]);
+  fileDesc("ChdpcGxlZGdlci92MS9hdWRpdC5wcm90bxILaXBsZWRnZXIudjEiYAoQQ2xvc2VkQXR0YWNobWVudBIhCgVvd25lchgBIAEoCzISLmlwbGVkZ2VyLnYxLk93bmVyEikKBXVudGlsGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLvAgoFRXZlbnQSDwoHbmV0d29yaxgBIAEoCRILCgNzZXEYAiABKAQSDAoEdHlwZRgDIAEoCRIoCgR0aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVhY3RvchgFIAEoCRINCgVjYXVzZRgGIAEoCRIhCgVsZWFzZRgHIAEoCzISLmlwbGVkZ2VyLnYxLkxlYXNlEh8KBHBvb2wYCCABKAsyES5pcGxlZGdlci52MS5Qb29sEi4KEG5ldHdvcmtfc2V0dGluZ3MYCSABKAsyFC5pcGxlZGdlci52MS5OZXR3b3JrEi0KBmNsb3NlZBgKIAEoCzIdLmlwbGVkZ2VyLnYxLkNsb3NlZEF0dGFjaG1lbnQSKQoIZXZpZGVuY2UYCyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhIKCnJlcXVlc3RfaWQYDCABKAkSEAoIdHJhY2VfaWQYDSABKAki3wIKEUxpc3RFdmVudHNSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSEQoJYWZ0ZXJfc2VxGAIgASgEEhcKCmJlZm9yZV9zZXEYAyABKARIAIgBARIPCgdhZGRyZXNzGAQgASgJEhIKCm93bmVyX2tpbmQYBSABKAkSEgoKb3duZXJfbmFtZRgGIAEoCRIQCghsZWFzZV9pZBgHIAEoCRINCgV0eXBlcxgIIAMoCRIRCglwYWdlX3NpemUYCSABKA0SEgoKcGFnZV90b2tlbhgKIAEoCRISCgpkZXNjZW5kaW5nGAsgASgIEigKBGZyb20YDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiYKAnRvGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCg9pbmNsdWRlX3NvdXJjZXMYDiABKAhCDQoLX2JlZm9yZV9zZXEiXwoSTGlzdEV2ZW50c1Jlc3BvbnNlEiIKBmV2ZW50cxgBIAMoCzISLmlwbGVkZ2VyLnYxLkV2ZW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIMCgRoZWFkGAMgASgEIj8KDEhpc3RvcnlFbnRyeRIhCgVldmVudBgBIAEoCzISLmlwbGVkZ2VyLnYxLkV2ZW50EgwKBHdoYXQYAiABKAki3wIKBkhvbGRlchIQCghsZWFzZV9pZBgBIAEoCRIPCgdhZGRyZXNzGAIgASgJEhUKDXByZWZpeF9sZW5ndGgYAyABKA0SDAoEcG9vbBgEIAEoCRIhCgVvd25lchgFIAEoCzISLmlwbGVkZ2VyLnYxLk93bmVyEhAKCGZyb21fc2VxGAYgASgEEi0KCWZyb21fdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIYmVnYW5fYXMYCCABKAkSEAoIZ2l2ZW5fYnkYCSABKAkSEQoJdW50aWxfc2VxGAogASgEEi4KCnVudGlsX3RpbWUYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGVuZGVkX2FzGAwgASgJEjAKDGF2YWlsYWJsZV9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAikgIKGEdldEFkZHJlc3NIaXN0b3J5UmVxdWVzdBIPCgduZXR3b3JrGAEgASgJEg8KB2FkZHJlc3MYAiABKAkSDAoEY2lkchgDIAEoCRIoCgRmcm9tGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBImCgJ0bxgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJYWZ0ZXJfc2VxGAYgASgEEhcKCmJlZm9yZV9zZXEYByABKARIAIgBARIRCglwYWdlX3NpemUYCCABKA0SEgoKcGFnZV90b2tlbhgJIAEoCRISCgpkZXNjZW5kaW5nGAogASgIQg0KC19iZWZvcmVfc2VxIpQBChlHZXRBZGRyZXNzSGlzdG9yeVJlc3BvbnNlEioKB2VudHJpZXMYASADKAsyGS5pcGxlZGdlci52MS5IaXN0b3J5RW50cnkSJAoHaG9sZGVycxgCIAMoCzITLmlwbGVkZ2VyLnYxLkhvbGRlchIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkSDAoEaGVhZBgEIAEoBCJlChZHZXRMZWFzZUhpc3RvcnlSZXF1ZXN0EhAKCGxlYXNlX2lkGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoDRISCgpwYWdlX3Rva2VuGAMgASgJEhIKCmRlc2NlbmRpbmcYBCABKAgikgEKF0dldExlYXNlSGlzdG9yeVJlc3BvbnNlEioKB2VudHJpZXMYASADKAsyGS5pcGxlZGdlci52MS5IaXN0b3J5RW50cnkSJAoHaG9sZGVycxgCIAMoCzITLmlwbGVkZ2VyLnYxLkhvbGRlchIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkSDAoEaGVhZBgEIAEoBCKhAQoVTGlzdExlYXNlc0FzT2ZSZXF1ZXN0Eg8KB25ldHdvcmsYASABKAkSEAoDc2VxGAIgASgESACIAQESKAoEdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEcG9vbBgEIAEoCRIRCglwYWdlX3NpemUYBSABKA0SEgoKcGFnZV90b2tlbhgGIAEoCUIGCgRfc2VxIpoBChZMaXN0TGVhc2VzQXNPZlJlc3BvbnNlEiIKBmxlYXNlcxgBIAMoCzISLmlwbGVkZ2VyLnYxLkxlYXNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRILCgNzZXEYAyABKAQSKAoEdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEaGVhZBgFIAEoBCJ9ChVFeHBsYWluQWRkcmVzc1JlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIPCgdhZGRyZXNzGAIgASgJEhAKA3NlcRgDIAEoBEgAiAEBEigKBHRpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgYKBF9zZXEifQoLRXhwbGFpblN0ZXASCwoDc2VxGAEgASgEEigKBHRpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHdoYXQYAyABKAkSKQoIZXZpZGVuY2UYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0ItABChZFeHBsYWluQWRkcmVzc1Jlc3BvbnNlEg4KBmFuc3dlchgBIAEoCRINCgVzdGF0ZRgCIAEoCRILCgNzZXEYAyABKAQSKAoEdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJwoFc3RlcHMYBSADKAsyGC5pcGxlZGdlci52MS5FeHBsYWluU3RlcBIpCghldmlkZW5jZRgGIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDAoEaGVhZBgHIAEoBCInChRWZXJpZnlOZXR3b3JrUmVxdWVzdBIPCgduZXR3b3JrGAEgASgJIm0KDVZlcmlmeUZpbmRpbmcSDAoEd2hhdBgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEg8KB2FkZHJlc3MYAyABKAkSCwoDc2VxGAQgASgEEhAKCGV4cGVjdGVkGAUgASgJEg0KBWZvdW5kGAYgASgJIr8BChVWZXJpZnlOZXR3b3JrUmVzcG9uc2USDwoHbmV0d29yaxgBIAEoCRIQCghjb21wbGV0ZRgCIAEoCBIQCghmcm9tX3NlcRgDIAEoBBIUCgx2ZXJpZmllZF9zZXEYBCABKAQSDgoGZGlnZXN0GAUgASgJEgwKBGhlYWQYBiABKAQSLAoIZmluZGluZ3MYByADKAsyGi5pcGxlZGdlci52MS5WZXJpZnlGaW5kaW5nEg8KB29taXR0ZWQYCCABKAQieQoUR2V0QWRkcmVzc01hcFJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIMCgRjaWRyGAIgASgJEhAKA3NlcRgDIAEoBEgAiAEBEigKBHRpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgYKBF9zZXEiiwEKCk1hcEFkZHJlc3MSDwoHYWRkcmVzcxgBIAEoCRINCgVzdGF0ZRgCIAEoCRIVCg1wcmVmaXhfbGVuZ3RoGAMgASgNEhAKCGxlYXNlX2lkGAQgASgJEhIKCm93bmVyX2tpbmQYBSABKAkSEgoKb3duZXJfbmFtZRgGIAEoCRIMCgRub2RlGAcgASgJImAKCE1hcEJsb2NrEgwKBGNpZHIYASABKAkSDwoHY29vbGluZxgCIAEoDRIQCghyZXNlcnZlZBgDIAEoDRIOCgZhY3RpdmUYBCABKA0SEwoLcXVhcmFudGluZWQYBSABKA0iiwIKFUdldEFkZHJlc3NNYXBSZXNwb25zZRIMCgRjaWRyGAEgASgJEhUKDXByZWZpeF9sZW5ndGgYAiABKA0SKgoJYWRkcmVzc2VzGAMgAygLMhcuaXBsZWRnZXIudjEuTWFwQWRkcmVzcxIQCghleGNsdWRlZBgEIAMoCRIlCgZibG9ja3MYBSADKAsyFS5pcGxlZGdlci52MS5NYXBCbG9jaxISCgpibG9ja19zaXplGAYgASgJEg8KB3NhbXBsZWQYByABKA0SCwoDc2VxGAggASgEEigKBHRpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBGhlYWQYCiABKAQiLAoLRmluZFJlcXVlc3QSDwoHbmV0d29yaxgBIAEoCRIMCgR0ZXh0GAIgASgJIjQKBU1hdGNoEgwKBGtpbmQYASABKAkSDAoEbmFtZRgCIAEoCRIPCgdhZGRyZXNzGAMgASgJIjMKDEZpbmRSZXNwb25zZRIjCgdtYXRjaGVzGAEgAygLMhIuaXBsZWRnZXIudjEuTWF0Y2gy6gUKDEF1ZGl0U2VydmljZRJSCgpMaXN0RXZlbnRzEh4uaXBsZWRnZXIudjEuTGlzdEV2ZW50c1JlcXVlc3QaHy5pcGxlZGdlci52MS5MaXN0RXZlbnRzUmVzcG9uc2UiA5ACARJnChFHZXRBZGRyZXNzSGlzdG9yeRIlLmlwbGVkZ2VyLnYxLkdldEFkZHJlc3NIaXN0b3J5UmVxdWVzdBomLmlwbGVkZ2VyLnYxLkdldEFkZHJlc3NIaXN0b3J5UmVzcG9uc2UiA5ACARJhCg9HZXRMZWFzZUhpc3RvcnkSIy5pcGxlZGdlci52MS5HZXRMZWFzZUhpc3RvcnlSZXF1ZXN0GiQuaXBsZWRnZXIudjEuR2V0TGVhc2VIaXN0b3J5UmVzcG9uc2UiA5ACARJeCg5MaXN0TGVhc2VzQXNPZhIiLmlwbGVkZ2VyLnYxLkxpc3RMZWFzZXNBc09mUmVxdWVzdBojLmlwbGVkZ2VyLnYxLkxpc3RMZWFzZXNBc09mUmVzcG9uc2UiA5ACARJeCg5FeHBsYWluQWRkcmVzcxIiLmlwbGVkZ2VyLnYxLkV4cGxhaW5BZGRyZXNzUmVxdWVzdBojLmlwbGVkZ2VyLnYxLkV4cGxhaW5BZGRyZXNzUmVzcG9uc2UiA5ACARJbCg1HZXRBZGRyZXNzTWFwEiEuaXBsZWRnZXIudjEuR2V0QWRkcmVzc01hcFJlcXVlc3QaIi5pcGxlZGdlci52MS5HZXRBZGRyZXNzTWFwUmVzcG9uc2UiA5ACARJACgRGaW5kEhguaXBsZWRnZXIudjEuRmluZFJlcXVlc3QaGS5pcGxlZGdlci52MS5GaW5kUmVzcG9uc2UiA5ACARJbCg1WZXJpZnlOZXR3b3JrEiEuaXBsZWRnZXIudjEuVmVyaWZ5TmV0d29ya1JlcXVlc3QaIi5pcGxlZGdlci52MS5WZXJpZnlOZXR3b3JrUmVzcG9uc2UiA5ACAWIGcHJvdG8z", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_ipledger_v1_network, file_ipledger_v1_pool, file_ipledger_v1_types]);
 
 /**
  * An attachment whose late calls are refused with ATTACHMENT_CLOSED.
@@ -2155,69 +2155,6 @@ export const MapAddressSchema: GenMessage<MapAddress, {jsonType: MapAddressJson}
   messageDesc(file_ipledger_v1_audit, 19);
 
 /**
- * Addresses that are the same for a reason that is not a lease.
- *
- * @generated from message ipledger.v1.MapRange
- */
-export type MapRange = Message<"ipledger.v1.MapRange"> & {
-  /**
-   * The first of them.
-   *
-   * @generated from field: string first = 1;
-   */
-  first: string;
-
-  /**
-   * The last of them.
-   *
-   * @generated from field: string last = 2;
-   */
-  last: string;
-
-  /**
-   * `EXCLUDED` by their pool, or `OUTSIDE` every pool.
-   *
-   * @generated from field: string state = 3;
-   */
-  state: string;
-};
-
-/**
- * Addresses that are the same for a reason that is not a lease.
- *
- * @generated from message ipledger.v1.MapRange
- */
-export type MapRangeJson = {
-  /**
-   * The first of them.
-   *
-   * @generated from field: string first = 1;
-   */
-  first?: string;
-
-  /**
-   * The last of them.
-   *
-   * @generated from field: string last = 2;
-   */
-  last?: string;
-
-  /**
-   * `EXCLUDED` by their pool, or `OUTSIDE` every pool.
-   *
-   * @generated from field: string state = 3;
-   */
-  state?: string;
-};
-
-/**
- * Describes the message ipledger.v1.MapRange.
- * Use `create(MapRangeSchema)` to create a new message.
- */
-export const MapRangeSchema: GenMessage<MapRange, {jsonType: MapRangeJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_audit, 20);
-
-/**
  * A part of a map that is too large to show each address.
  *
  * @generated from message ipledger.v1.MapBlock
@@ -2231,37 +2168,30 @@ export type MapBlock = Message<"ipledger.v1.MapBlock"> & {
   cidr: string;
 
   /**
-   * Leases that fit in it, excluded ones too. A decimal string.
-   *
-   * @generated from field: string size = 2;
-   */
-  size: string;
-
-  /**
    * Leases of it that cool. An estimate if the map is sampled, as the numbers below.
    *
-   * @generated from field: uint32 cooling = 3;
+   * @generated from field: uint32 cooling = 2;
    */
   cooling: number;
 
   /**
    * RESERVED ones.
    *
-   * @generated from field: uint32 reserved = 4;
+   * @generated from field: uint32 reserved = 3;
    */
   reserved: number;
 
   /**
    * ACTIVE ones.
    *
-   * @generated from field: uint32 active = 5;
+   * @generated from field: uint32 active = 4;
    */
   active: number;
 
   /**
    * QUARANTINED ones.
    *
-   * @generated from field: uint32 quarantined = 6;
+   * @generated from field: uint32 quarantined = 5;
    */
   quarantined: number;
 };
@@ -2280,37 +2210,30 @@ export type MapBlockJson = {
   cidr?: string;
 
   /**
-   * Leases that fit in it, excluded ones too. A decimal string.
-   *
-   * @generated from field: string size = 2;
-   */
-  size?: string;
-
-  /**
    * Leases of it that cool. An estimate if the map is sampled, as the numbers below.
    *
-   * @generated from field: uint32 cooling = 3;
+   * @generated from field: uint32 cooling = 2;
    */
   cooling?: number;
 
   /**
    * RESERVED ones.
    *
-   * @generated from field: uint32 reserved = 4;
+   * @generated from field: uint32 reserved = 3;
    */
   reserved?: number;
 
   /**
    * ACTIVE ones.
    *
-   * @generated from field: uint32 active = 5;
+   * @generated from field: uint32 active = 4;
    */
   active?: number;
 
   /**
    * QUARANTINED ones.
    *
-   * @generated from field: uint32 quarantined = 6;
+   * @generated from field: uint32 quarantined = 5;
    */
   quarantined?: number;
 };
@@ -2320,7 +2243,7 @@ export type MapBlockJson = {
  * Use `create(MapBlockSchema)` to create a new message.
  */
 export const MapBlockSchema: GenMessage<MapBlock, {jsonType: MapBlockJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_audit, 21);
+  messageDesc(file_ipledger_v1_audit, 20);
 
 /**
  * Answer of GetAddressMap.
@@ -2350,44 +2273,51 @@ export type GetAddressMapResponse = Message<"ipledger.v1.GetAddressMapResponse">
   addresses: MapAddress[];
 
   /**
-   * What was never handed out, in order.
+   * What no pool handed out: outside of all of them, or excluded by its own. As in a pool's `exclude`, in order.
    *
-   * @generated from field: repeated ipledger.v1.MapRange ranges = 4;
+   * @generated from field: repeated string excluded = 4;
    */
-  ranges: MapRange[];
+  excluded: string[];
 
   /**
-   * Instead of `addresses` and `ranges`: at most 256 blocks, in order; of IPv6 those that are not all free.
+   * Instead of `addresses` and `excluded`: those of at most 256 blocks that are not all free, in order.
    *
    * @generated from field: repeated ipledger.v1.MapBlock blocks = 5;
    */
   blocks: MapBlock[];
 
   /**
+   * Leases that fit in a block, excluded ones too. A decimal string.
+   *
+   * @generated from field: string block_size = 6;
+   */
+  blockSize: string;
+
+  /**
    * The blocks are of the past: one of so many addresses was looked at, and stands for the others. 0: all were counted.
    *
-   * @generated from field: uint32 sampled = 6;
+   * @generated from field: uint32 sampled = 7;
    */
   sampled: number;
 
   /**
    * Number of the last event that the answer includes. 0: before the first event.
    *
-   * @generated from field: uint64 seq = 7;
+   * @generated from field: uint64 seq = 8;
    */
   seq: bigint;
 
   /**
    * The time asked about; for a number, the time of its event. Absent: before the first event.
    *
-   * @generated from field: google.protobuf.Timestamp time = 8;
+   * @generated from field: google.protobuf.Timestamp time = 9;
    */
   time?: Timestamp | undefined;
 
   /**
    * The head of the log when this was read.
    *
-   * @generated from field: uint64 head = 9;
+   * @generated from field: uint64 head = 10;
    */
   head: bigint;
 };
@@ -2420,44 +2350,51 @@ export type GetAddressMapResponseJson = {
   addresses?: MapAddressJson[];
 
   /**
-   * What was never handed out, in order.
+   * What no pool handed out: outside of all of them, or excluded by its own. As in a pool's `exclude`, in order.
    *
-   * @generated from field: repeated ipledger.v1.MapRange ranges = 4;
+   * @generated from field: repeated string excluded = 4;
    */
-  ranges?: MapRangeJson[];
+  excluded?: string[];
 
   /**
-   * Instead of `addresses` and `ranges`: at most 256 blocks, in order; of IPv6 those that are not all free.
+   * Instead of `addresses` and `excluded`: those of at most 256 blocks that are not all free, in order.
    *
    * @generated from field: repeated ipledger.v1.MapBlock blocks = 5;
    */
   blocks?: MapBlockJson[];
 
   /**
+   * Leases that fit in a block, excluded ones too. A decimal string.
+   *
+   * @generated from field: string block_size = 6;
+   */
+  blockSize?: string;
+
+  /**
    * The blocks are of the past: one of so many addresses was looked at, and stands for the others. 0: all were counted.
    *
-   * @generated from field: uint32 sampled = 6;
+   * @generated from field: uint32 sampled = 7;
    */
   sampled?: number;
 
   /**
    * Number of the last event that the answer includes. 0: before the first event.
    *
-   * @generated from field: uint64 seq = 7;
+   * @generated from field: uint64 seq = 8;
    */
   seq?: string;
 
   /**
    * The time asked about; for a number, the time of its event. Absent: before the first event.
    *
-   * @generated from field: google.protobuf.Timestamp time = 8;
+   * @generated from field: google.protobuf.Timestamp time = 9;
    */
   time?: TimestampJson;
 
   /**
    * The head of the log when this was read.
    *
-   * @generated from field: uint64 head = 9;
+   * @generated from field: uint64 head = 10;
    */
   head?: string;
 };
@@ -2467,7 +2404,7 @@ export type GetAddressMapResponseJson = {
  * Use `create(GetAddressMapResponseSchema)` to create a new message.
  */
 export const GetAddressMapResponseSchema: GenMessage<GetAddressMapResponse, {jsonType: GetAddressMapResponseJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_audit, 22);
+  messageDesc(file_ipledger_v1_audit, 21);
 
 /**
  * Input of Find.
@@ -2518,7 +2455,7 @@ export type FindRequestJson = {
  * Use `create(FindRequestSchema)` to create a new message.
  */
 export const FindRequestSchema: GenMessage<FindRequest, {jsonType: FindRequestJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_audit, 23);
+  messageDesc(file_ipledger_v1_audit, 22);
 
 /**
  * One thing that a text could mean.
@@ -2581,7 +2518,7 @@ export type MatchJson = {
  * Use `create(MatchSchema)` to create a new message.
  */
 export const MatchSchema: GenMessage<Match, {jsonType: MatchJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_audit, 24);
+  messageDesc(file_ipledger_v1_audit, 23);
 
 /**
  * Answer of Find.
@@ -2616,7 +2553,7 @@ export type FindResponseJson = {
  * Use `create(FindResponseSchema)` to create a new message.
  */
 export const FindResponseSchema: GenMessage<FindResponse, {jsonType: FindResponseJson}> = /*@__PURE__*/
-  messageDesc(file_ipledger_v1_audit, 25);
+  messageDesc(file_ipledger_v1_audit, 24);
 
 /**
  * The event log and what follows from it. Read only, except that VerifyNetwork stores how far it came.
