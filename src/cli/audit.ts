@@ -54,7 +54,7 @@ Examples:
     show: historyText,
   }),
   verb('explain <address>', method.explainAddress, {
-    about: 'the state of an address, and the events that led to it',
+    about: 'the state of an address, and the events of its last two leases ("history" has all)',
     fields: [['--at <when>', 'as it was then (default: now)', (point: When) => point, when]],
     help: `${WHEN_HELP}
 

@@ -7,6 +7,7 @@ import { call, type Failed, isSignedIn, signIn } from './api.ts'
 import { linkTo, parseRoute, type Route } from './route.ts'
 import { Address } from './screens/address.ts'
 import { Attention } from './screens/attention.ts'
+import { Events } from './screens/events.ts'
 import { Lease } from './screens/lease.ts'
 import { Leases } from './screens/leases.ts'
 import { Live } from './screens/live.ts'
@@ -23,6 +24,7 @@ const SCREENS = {
   attention: ['Attention', Attention],
   sources: ['Sources', Sources],
   leases: ['Leases', Leases],
+  events: ['Events', Events],
   live: ['Live', Live],
   address: [null, Address],
   pool: [null, Pool],

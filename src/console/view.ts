@@ -95,6 +95,12 @@ function Copy({ label, text }: { readonly label: string; readonly text: () => st
 const LONG = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'long', hourCycle: 'h23' })
 const SHORT = new Intl.DateTimeFormat(undefined, { timeStyle: 'long', hourCycle: 'h23' })
 
+/** For a field of type `datetime-local`, which knows no zone: it takes and shows the browser's. */
+export function localOf(at: string | number): string {
+  const date = new Date(at)
+  return new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 19)
+}
+
 /** In the browser's zone, with UTC on hover. */
 export function Time({
   at,

@@ -6,6 +6,7 @@ import { gunzipSync } from 'node:zlib'
 import type { Page } from 'playwright-core'
 import { afterAll, expect, onTestFinished, test } from 'vitest'
 import { createToken } from '../../src/api/tokens.ts'
+import { EVENT_TYPES } from '../../src/core/event.ts'
 import { serve, stop } from '../e2e/commands.ts'
 import { withClient } from '../support/database.ts'
 import { freePort } from '../support/free-port.ts'
@@ -31,6 +32,10 @@ await reserve(HOSTILE)
 await ok('LeaseService/Release', { leaseId: first.leaseId })
 const second = await reserve('default/second', { labels: { app: 'shop' } })
 await ok('LeaseService/Quarantine', { address: '10.0.0.99', why: HOSTILE })
+await ok('NetworkService/CreateNetwork', { name: 'long' })
+await ok('PoolService/CreatePool', { network: 'long', name: 'p', cidr: '10.9.0.0/24' })
+for (let times = 0; times < 200; times += 1)
+  await ok('PoolService/UpdatePool', { network: 'long', name: 'p', labels: { times: String(times) } })
 const network = 'wide'
 await ok('NetworkService/CreateNetwork', { name: network })
 await ok('PoolService/CreatePool', { network, name: 'six', cidr: 'fd00::/64' })
@@ -68,6 +73,7 @@ const VIEWS = {
   overview: '#/overview/default',
   leases: '#/leases/default',
   live: '#/live/default',
+  events: '#/events/default',
   address: `#/address/default/${first.address}`,
   pool: '#/pool/default/web',
   block: '#/pool/wide/large',
@@ -483,6 +489,61 @@ test('a map at any time of the log: by marks, by the slider, as a film; its addr
   await page.getByRole('button', { name: 'Play' }).waitFor()
 })
 
+test('a map of the time that one writes', async () => {
+  const at = (await ok('LeaseService/GetLease', { leaseId: second.leaseId })).lease.reservedAt
+  const page = await open(VIEWS.pool)
+  await page.getByRole('link', { name: '10.0.0.99 QUARANTINED' }).waitFor()
+  // A field of Chromium is in its zone, here UTC as in the service.
+  const local = await page.evaluate(
+    `new Date(Date.parse('${at}') - 60_000 * new Date().getTimezoneOffset() - 1_000).toISOString().slice(0, 19)`,
+  )
+  await page.getByLabel('At', { exact: true }).fill(String(local))
+  await page.getByLabel('At', { exact: true }).blur()
+  await expect.poll(() => page.url()).toContain(`at=${encodeURIComponent(String(local).slice(0, 10))}`)
+  // Before there was a pool nothing was handed out.
+  await page.getByRole('link', { name: '10.0.0.99 EXCLUDED' }).waitFor()
+})
+
+test('a block that is leased as one fills all its cells', async () => {
+  const network = 'blocks'
+  await ok('NetworkService/CreateNetwork', { name: network })
+  await ok('PoolService/CreatePool', { network, name: 'big', cidr: '10.3.0.0/28', prefixLength: 30 })
+  await ok('PoolService/CreatePool', { network, name: 'small', cidr: '10.3.0.16/28' })
+  const claims = [{ pools: ['big'] }]
+  await ok('LeaseService/Reserve', { network, owner: { kind: 'vm', name: 'router' }, claims })
+  const page = await open(`#/pool/${network}/10.3.0.0%2F27`)
+  await page.getByRole('link', { name: 'RESERVED vm router' }).first().waitFor()
+  const cells = await page.locator('.map a[data-part="reserved"]').allTextContents()
+  expect(cells).toHaveLength(4)
+})
+
+test('events: by type, by owner, by time, and the ones further back', async () => {
+  const page = await open(VIEWS.events)
+  const rows = page.getByRole('row')
+  await rows.getByText('network.created').first().waitFor()
+  expect((await page.getByLabel('type').locator('option').allTextContents()).sort()).toEqual(
+    ['any', ...EVENT_TYPES].sort(),
+  )
+  await page.getByLabel('type').selectOption('lease.released')
+  await rows.getByRole('link', { name: 'pod default/first' }).first().waitFor()
+  await rows.getByText('network.created').waitFor({ state: 'detached' })
+  await page.getByLabel('name').fill('default/second')
+  await page.getByRole('button', { name: 'Filter' }).click()
+  await page.getByText('Nothing of this kind has happened').waitFor()
+  await page.getByLabel('type').selectOption('lease.reserved')
+  await rows.getByRole('link', { name: second.leaseId }).waitFor()
+  await page.getByLabel('to').fill('2020-01-01T00:00:00')
+  await page.getByRole('button', { name: 'Filter' }).click()
+  await page.getByText('Nothing of this kind has happened').waitFor()
+  expect(page.url()).toMatch(/to=20(?:19|20)-/)
+  // A page of the log after the other.
+  await page.goto(`${service.url}/#/events/long`)
+  await rows.getByText('pool.updated').first().waitFor()
+  await page.getByRole('link', { name: 'Further back' }).click()
+  await rows.getByText('network.created').waitFor()
+  await rows.getByText('lease.quarantined').waitFor({ state: 'detached' })
+})
+
 test('a larger pool by blocks, down to an address; of IPv6 what was ever leased', async () => {
   const page = await open(VIEWS.block)
   const [a, b] = large.address.split('.')
@@ -511,6 +572,9 @@ test('an act: first what it would change, then why, then it is done', async () =
   await dialog.getByText('Done:').waitFor()
   await dialog.getByRole('button', { name: 'Close' }).click()
   await page.locator('.answer [data-state="QUARANTINED"]').waitFor()
+  expect(await page.locator('.bars span').evaluateAll((all) => all.map(({ title }) => title))).toContain(
+    'pod default/odd: quarantined',
+  )
   expect((await ok('LeaseService/GetLease', { leaseId })).lease.quarantine.why).toBe('answers ping')
 
   await page.goto(`${service.url}/#/attention/default?code=OPERATOR_ONLY`)

@@ -58,6 +58,24 @@ test.each([
   await page.close()
 })
 
+test('a chart has no line over a time in which nothing was counted', async () => {
+  const page = await browser.newPage({ viewport: { width: 1200, height: 800 } })
+  await page.goto(`${service.url}/#/pool/${DAY_NETWORK}/web`)
+  await page.locator('.chart canvas').waitFor()
+  const widestGap = `(() => {
+    const element = document.querySelector('.chart canvas')
+    const { data } = element.getContext('2d').getImageData(0, 0, element.width, element.height)
+    const isActive = (at) => data[at] === 0 && data[at + 1] === 114 && data[at + 2] === 178
+    const columns = Array.from({ length: element.width }, (_, x) =>
+      Array.from({ length: element.height }, (_, y) => (y * element.width + x) * 4).some(isActive))
+    const drawn = columns.flatMap((has, x) => (has ? [x] : []))
+    return Math.max(...drawn.slice(1).map((x, index) => x - drawn[index]))
+  })()`
+  // Between the samples of one hour there are some pixels, over an hour without any about a sixth of the chart.
+  await expect.poll(() => page.evaluate(widestGap)).toBeGreaterThan(30)
+  await page.close()
+})
+
 test('a chart in the colours of a dark page', async () => {
   const page = await browser.newPage({ colorScheme: 'dark' })
   await page.goto(`${service.url}/#/pool/${DAY_NETWORK}/web`)

@@ -36,10 +36,10 @@ export function Address({ network, rest: [address = ''], query, server }: Screen
   const command = sh`ipledger explain ${address} --network ${network}` + (at ? sh` --at ${at}` : '')
   return html`<${View} title=${address} asked=${asked} call=${['AuditService/ExplainAddress', { network, address, ...when }]} command=${command}>
     <p class="answer"><${State} of=${explained?.state} /> ${explained?.answer}</p>
-    ${at && html`<p class="banner">As it was at ${at}. <a href=${linkTo(['address', network, address])}>Now</a></p>`}
+    ${at && html`<p class="banner">The sentence above is of ${/^\d+$/.test(at) ? `number ${at}` : html`<${Time} at=${at} />`}; what is below is of all times. <a href=${linkTo(['address', network, address])}>Now</a></p>`}
     ${!at && html`<p class="acts">${deeds.map((deed) => html`<${Act} key=${deed.label} deed=${deed} server=${server} onDone=${asked.again} />`)}</p>`}
     <h2>Holders</h2>
-    <${Bars} holders=${holders} />
+    <${Bars} holders=${holders} entries=${entries} />
     <${Holders} network=${network} holders=${holders} />
     <h2>Story</h2>
     <${Story} network=${network} address=${address} entries=${entries} />
@@ -70,7 +70,14 @@ type Sighting = {
   readonly vanishedAt?: string
 }
 
-type Entry = { readonly event?: { readonly seq?: string; readonly time?: string }; readonly what?: string }
+type Entry = {
+  readonly event?: {
+    readonly seq?: string
+    readonly time?: string
+    readonly lease?: { readonly leaseId?: string; readonly state?: string }
+  }
+  readonly what?: string
+}
 
 export function Holders({
   network,
@@ -106,27 +113,35 @@ export function Story({ network, address, entries }: StoryProps) {
   )}</ul>`
 }
 
-/** Over time, exact: a bar a holder, and its rest behind it. */
-function Bars({ holders }: { readonly holders: readonly Holder[] }) {
+/** Over time, exact: a bar a holder, coloured by the states of its lease, and its rest behind it. */
+function Bars({
+  holders,
+  entries,
+}: {
+  readonly holders: readonly Holder[]
+  readonly entries: readonly Entry[]
+}) {
   if (holders.length === 0) return null
   const now = Date.now()
-  const spans = holders.map(({ owner, fromTime, untilTime, availableAt }) => {
-    const until = untilTime ? Date.parse(untilTime) : now
-    return {
-      name: `${owner?.kind ?? ''} ${owner?.name ?? 'unknown'}`,
-      from: Date.parse(fromTime!),
-      until,
-      rests: Math.min(availableAt ? Date.parse(availableAt) : until, now),
-    }
-  })
-  const first = Math.min(...spans.map(({ from }) => from))
+  const first = Math.min(...holders.map(({ fromTime }) => Date.parse(fromTime!)))
   const whole = Math.max(1, now - first)
-  const place = (from: number, until: number) => ({
-    left: `${((from - first) / whole) * 100}%`,
-    width: `max(2px, ${((until - from) / whole) * 100}%)`,
-  })
-  return html`<div class="bars" aria-hidden="true">${spans.map(
-    ({ name, from, until, rests }) =>
-      html`<div><span data-part="active" style=${place(from, until)} title=${name}></span><span data-part="cooling" style=${place(until, rests)} title="${name}: rests"></span></div>`,
+  const bar = (title: string, part: string, from: number, until: number) =>
+    html`<span data-part=${part} title="${title}: ${part}" style=${{ left: `${((from - first) / whole) * 100}%`, width: `max(2px, ${((until - from) / whole) * 100}%)` }}></span>`
+  return html`<div class="bars" aria-hidden="true">${holders.map(
+    ({ owner, leaseId, fromTime, untilTime, availableAt }) => {
+      const name = `${owner?.kind ?? ''} ${owner?.name ?? 'unknown'}`
+      const until = untilTime ? Date.parse(untilTime) : now
+      const rests = Math.min(availableAt ? Date.parse(availableAt) : until, now)
+      const changes = entries
+        .flatMap(({ event }) =>
+          event?.lease?.leaseId === leaseId
+            ? [[event!.lease!.state!, Date.parse(event!.time!)] as const]
+            : [],
+        )
+        .filter(([state]) => state !== 'ENDED')
+        .sort(([, a], [, b]) => a - b)
+      const states = changes.length > 0 ? changes : [['ACTIVE', Date.parse(fromTime!)] as const]
+      return html`<div>${states.map(([state, from], index) => bar(name, state.toLowerCase(), from, states[index + 1]?.[1] ?? until))}${rests > until && bar(name, 'cooling', until, rests)}</div>`
+    },
   )}</div>`
 }

@@ -47,9 +47,15 @@ export function Attention({ network, query, server }: ScreenProps) {
       [
         'About',
         ({ address, source }: Item) =>
-          address ? html`<a href=${linkTo(['address', network, address])}>${address}</a>` : source,
+          address
+            ? html`<a href=${linkTo(['address', network, address])}>${address}</a>`
+            : source && html`<a href=${linkTo(['sources', network, source])}>${source}</a>`,
       ],
-      ['Waits for', ({ text }: Item) => text],
+      [
+        'Waits for',
+        ({ code: of, text }: Item) =>
+          html`${text} ${of === 'HELD' && html`<a href=${linkTo(['events', network], { type: 'lease.reaped' })}>What was taken back</a>`}`,
+      ],
       [
         'Act',
         (item: Item) =>

@@ -4,7 +4,7 @@ import { html } from 'htm/preact'
 import type { LeaseJson } from '../../gen/ipledger/v1/types_pb.ts'
 import { call } from '../api.ts'
 import { linkTo, type ScreenProps } from '../route.ts'
-import { type Column, quoted, State, Table, Time, useAnswer, View } from '../view.ts'
+import { type Column, localOf, quoted, State, Table, Time, useAnswer, View } from '../view.ts'
 
 type Query = ScreenProps['query']
 
@@ -31,19 +31,28 @@ type FilterProps = {
   readonly path: readonly string[]
   readonly query: Query
   readonly fields: readonly string[]
-  readonly states: readonly string[]
+  /** What is chosen from a list. */
+  readonly choice: readonly [name: string, options: readonly string[]]
 }
 
-export function Filter({ path, query, fields, states }: FilterProps) {
+const TIMES = ['from', 'to']
+const timeOf = (value: FormDataEntryValue) => (value === '' ? '' : new Date(String(value)).toISOString())
+
+export function Filter({ path, query, fields, choice: [choice, options] }: FilterProps) {
   const filter = (event: Event) => {
     event.preventDefault()
     const form = new FormData((event.target as HTMLElement).closest('form')!)
-    location.hash = linkTo(path, Object.fromEntries([...form].map(([key, value]) => [key, String(value)])))
+    const given = [...form].map(([key, value]) => [key, TIMES.includes(key) ? timeOf(value) : String(value)])
+    location.hash = linkTo(path, Object.fromEntries(given))
   }
   return html`<form class="filter" onSubmit=${filter} key=${JSON.stringify(query)}>
-    ${fields.map((field) => html`<label>${field} <input name=${field} value=${query[field] ?? ''} /></label>`)}
-    <label>state <select name="state" value=${query.state ?? ''} onChange=${filter}>
-      <option value="">any</option>${states.map((one) => html`<option>${one}</option>`)}
+    ${fields.map((field) =>
+      TIMES.includes(field)
+        ? html`<label>${field} <input type="datetime-local" step="1" name=${field} value=${query[field] && localOf(query[field])} /></label>`
+        : html`<label>${field} <input name=${field} value=${query[field] ?? ''} /></label>`,
+    )}
+    <label>${choice} <select name=${choice} value=${query[choice] ?? ''} onChange=${filter}>
+      <option value="">any</option>${options.map((one) => html`<option>${one}</option>`)}
     </select></label>
     <button>Filter</button>
   </form>`
@@ -82,7 +91,7 @@ export function Leases({ network, query }: ScreenProps) {
   const { leases = [], nextPageToken: next } = asked.answer ?? {}
   const fields = [...FIELDS, 'label']
   return html`<${View} title="Leases" asked=${asked} call=${['LeaseService/ListLeases', request]} command="ipledger lease list ${flagsOf(network, query, fields)}">
-    <${Filter} path=${['leases', network]} query=${query} fields=${fields} states=${['RESERVED', 'ACTIVE', 'QUARANTINED']} />
+    <${Filter} path=${['leases', network]} query=${query} fields=${fields} choice=${['state', ['RESERVED', 'ACTIVE', 'QUARANTINED']]} />
     <${Table} caption="Leases, by address" none="No leases." rows=${leases} columns=${[
       ...leaseColumns(network),
       ['Pool', ({ pool }: LeaseJson) => html`<a href=${linkTo(['pool', network, pool!])}>${pool}</a>`],

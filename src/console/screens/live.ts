@@ -88,13 +88,13 @@ function Watched({ network, query }: Pick<ScreenProps, 'network' | 'query'>) {
   }
   const count = feed.waiting.length
   return html`<${View} title="Live" asked=${{ answer: feed, failure: feed.failure, again }} command="ipledger watch ${flagsOf(network, query, FIELDS)}">
-    <${Filter} path=${['live', network]} query=${query} fields=${FIELDS} states=${['RESERVED', 'ACTIVE', 'QUARANTINED', 'ENDED']} />
+    <${Filter} path=${['live', network]} query=${query} fields=${FIELDS} choice=${['state', ['RESERVED', 'ACTIVE', 'QUARANTINED', 'ENDED']]} />
     <p class="filter">
       <button onClick=${() => setPaused(!isPaused)}>${isPaused ? 'Resume' : 'Pause'}</button>
       <button onClick=${show}>${count === 0 ? 'Nothing new' : `${count}${count === MOST ? ' or more' : ''} new: show`}</button>
     </p>
     ${feed.isSetBack && html`<p class="banner">The log was set back, so the feed began anew: what it showed is no longer in the log.</p>`}
-    <${Table} caption="What happened to leases, the newest first, at most ${MOST}" none="Nothing has happened since this view was opened. For what happened before, look at a pool, an owner or an address." rows=${feed.shown} columns=${[
+    <${Table} caption="What happened to leases, the newest first, at most ${MOST}" none="Nothing has happened since this view was opened. What happened before is under Events." rows=${feed.shown} columns=${[
       ['Time', ({ time }: LeaseChangeJson) => html`<${Time} at=${time} />`],
       ['What', ({ type, cause }: LeaseChangeJson) => `${type} (${cause})`],
       ...leaseColumns(network).map(([title, cell]) => [title, ({ lease }: LeaseChangeJson) => cell(lease!)]),

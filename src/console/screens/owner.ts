@@ -4,9 +4,9 @@ import { html } from 'htm/preact'
 import type { EventJson } from '../../gen/ipledger/v1/audit_pb.ts'
 import { call } from '../api.ts'
 import { linkTo, type ScreenProps } from '../route.ts'
-import { State, sh, Table, Time, useAnswer, View } from '../view.ts'
+import { sh, Table, Time, useAnswer, View } from '../view.ts'
+import { eventColumns, ownerOf } from './events.ts'
 
-const ownerOf = ({ lease, closed }: EventJson) => lease?.owner ?? closed?.owner
 const lifeOf = (event: EventJson) => {
   const { kind, uid, incarnation } = ownerOf(event) ?? {}
   return `${kind} ${uid} ${incarnation}`
@@ -43,28 +43,6 @@ export function Owners({ network, rest: [name = ''], query: { kind } }: ScreenPr
           [...new Set(life.flatMap(({ lease }) => lease?.address ?? []))].map((at) => html`${address(at)} `),
       ],
     ]} />
-    <${Table} caption="Events, the newest first" none="" rows=${events} columns=${[
-      [
-        'Time',
-        ({ time, seq, lease }: EventJson) =>
-          lease
-            ? html`<a href=${linkTo(['address', network, lease.address!], { at: seq })}><${Time} at=${time} /></a>`
-            : html`<${Time} at=${time} />`,
-      ],
-      [
-        'What',
-        ({ type, closed }: EventJson) =>
-          html`${type}${closed && html` until <${Time} at=${closed.until} />`}`,
-      ],
-      ['State', ({ lease }: EventJson) => lease && html`<${State} of=${lease.state} />`],
-      ['Address', ({ lease }: EventJson) => lease && address(lease.address)],
-      [
-        'Lease',
-        ({ lease }: EventJson) =>
-          lease && html`<a href=${linkTo(['lease', network, lease.leaseId!])}>${lease.leaseId}</a>`,
-      ],
-      ['Incarnation', (event: EventJson) => ownerOf(event)?.incarnation],
-      ['By', ({ actor, cause }: EventJson) => `${actor} (${cause})`],
-    ]} />
+    <${Table} caption="Events, the newest first" none="" rows=${events} columns=${eventColumns(network)} />
   <//>`
 }

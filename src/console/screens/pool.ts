@@ -12,7 +12,7 @@ import type {
 import type { PoolSampleJson, PoolTrendJson } from '../../gen/ipledger/v1/pool_pb.ts'
 import { call, unlessRefused } from '../api.ts'
 import { linkTo, momentOf, type ScreenProps } from '../route.ts'
-import { sh, Time, useAnswer, View } from '../view.ts'
+import { localOf, sh, Time, useAnswer, View } from '../view.ts'
 
 const HELD = ['active', 'reserved', 'quarantined', 'cooling'] as const
 const OF_NOTE = ['lease.reaped', 'lease.quarantined', 'era.begun', 'reconcile.held']
@@ -122,8 +122,6 @@ function Slider({ begun, at, marks, isReady, onMove }: SliderProps) {
     if (!isPlaying && at === undefined) move(first)
     setPlaying(!isPlaying)
   }
-  // The field for a time knows no zone: it takes and shows the browser's.
-  const local = new Date(time - new Date(time).getTimezoneOffset() * 60_000).toISOString().slice(0, 19)
   const placeOf = (ms: number) => `${((ms - first) / span) * 100}%`
   const later = marks.filter((one) => Date.parse(one.time!) > time).at(-1)
   const earlier = marks.find((one) => Date.parse(one.time!) < time && one.seq !== at)
@@ -132,7 +130,7 @@ function Slider({ begun, at, marks, isReady, onMove }: SliderProps) {
     <button disabled=${!earlier} onClick=${() => onMove(earlier!.seq)}>Mark before</button>
     <button disabled=${!later} onClick=${() => onMove(later!.seq)}>Next mark</button>
     <button disabled=${at === undefined} onClick=${() => onMove(undefined)}>Now</button>
-    <label>At <input type="datetime-local" step="1" value=${local} onChange=${(event: Event) => move(Date.parse((event.target as HTMLInputElement).value))} /></label>
+    <label>At <input type="datetime-local" step="1" value=${localOf(time)} onChange=${(event: Event) => move(Date.parse((event.target as HTMLInputElement).value))} /></label>
     <strong>${at === undefined ? 'now' : html`<${Time} at=${new Date(time)} />`}</strong>
     ${markOf(at) && html`<span>${markOf(at)!.type} ${markOf(at)!.lease?.address} (number ${at})</span>`}
     <input type="range" aria-label="Time" aria-valuetext=${at === undefined ? 'now' : new Date(time).toLocaleString()} min="0" max=${STEPS}
@@ -289,25 +287,42 @@ export function trendSaid({ made = 0, ended = 0, leasesPerHour = 0, exhaustedIn 
   return `${made.toLocaleString()} made and ${ended.toLocaleString()} ended in the last five minutes; by the last hour it ${grows}${exhaustedIn ? `: nothing is free in ${rest}` : ''}.`
 }
 
+/** A line over a time without samples would say what nobody counted: there stands a sample of nothing. */
+function withGaps(samples: readonly PoolSampleJson[]): readonly PoolSampleJson[] {
+  const times = samples.map(({ time }) => Date.parse(time!))
+  const steps = times.slice(1).map((time, index) => time - times[index]!)
+  const usual = steps.toSorted((a, b) => a - b)[Math.floor(steps.length / 2)]!
+  return samples.flatMap((one, index) => {
+    const isLate = times[index]! - times[index - 1]! > 3 * usual
+    return isLate ? [{ time: new Date(times[index]! - 1).toISOString() }, one] : [one]
+  })
+}
+
 function Chart({ samples }: { readonly samples: readonly PoolSampleJson[] }) {
   const element = useRef<HTMLDivElement>(null)
   useEffect(() => {
+    const shown = withGaps(samples)
+    const span = Date.parse(samples.at(-1)!.time!) - Date.parse(samples[0]!.time!)
     // A canvas knows no light-dark().
     const { color: ink, borderTopColor: line } = getComputedStyle(element.current!)
     const color = (part: string) => getComputedStyle(document.documentElement).getPropertyValue(`--${part}`)
     const axis = { stroke: ink, grid: { stroke: line } }
+    const ticks = span > 86_400_000 ? '{YYYY}-{MM}-{DD}' : '{HH}:{mm}'
     const options = {
       width: element.current!.clientWidth,
       height: 180,
-      series: [{}, ...HELD.map((part) => ({ label: part, stroke: color(part), width: 2 }))],
-      axes: [axis, { ...axis, size: 70 }],
+      series: [
+        { value: '{YYYY}-{MM}-{DD} {HH}:{mm}' },
+        ...HELD.map((part) => ({ label: part, stroke: color(part), width: 2 })),
+      ],
+      axes: [
+        { ...axis, values: ticks, space: 90 },
+        { ...axis, size: 70 },
+      ],
     }
-    const values = HELD.map((part) => samples.map(({ usage }) => Number(usage?.[part])))
-    const chart = new uPlot(
-      options,
-      [samples.map(({ time }) => Date.parse(time!) / 1_000), ...values],
-      element.current!,
-    )
+    const values = HELD.map((part) => shown.map(({ usage }) => (usage ? Number(usage[part]) : null)))
+    const times = shown.map(({ time }) => Date.parse(time!) / 1_000)
+    const chart = new uPlot(options, [times, ...values], element.current!)
     const fit = () => chart.setSize({ width: element.current!.clientWidth, height: 180 })
     addEventListener('resize', fit)
     return () => {

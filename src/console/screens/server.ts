@@ -40,7 +40,7 @@ export function Server(_: ScreenProps) {
       ['Network', ({ name }: Network) => name],
       ['State', ({ state }: Network) => html`<${State} of=${state} />`],
       ['Era', ({ era }: Network) => era],
-      ['Anchor', ({ head, digest }: Network) => html`<code>${head}:${digest?.slice(0, 12)}…</code>`],
+      ['Anchor', ({ head, digest }: Network) => html`<code>${head}:${digest}</code>`],
       ['Made', ({ createdAt }: Network) => html`<${Time} at=${createdAt} />`],
     ]} />
   <//>`
