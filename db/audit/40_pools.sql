@@ -36,15 +36,15 @@ create function ipledger_audit.pool_touched(network text, cidr cidr, prefix_leng
   language sql stable rows 10000 as $$
   with rested as materialized (select ipledger_audit.rested_by(pool_touched.network, now()) as by),
   listed as materialized (
-    select distinct set_masklen(network(set_masklen(v.address, pool_touched.prefix_length))::inet, -1) as address
+    select set_masklen(network(set_masklen(v.address, pool_touched.prefix_length))::inet, -1) as address
       from ipledger_audit.sightings v
      where v.network = pool_touched.network and v.address >= set_masklen(network(pool_touched.cidr)::inet, -1)
        and v.address <= set_masklen(broadcast(pool_touched.cidr), -1) and v.rests_until > (select r.by from rested r)
   )
   select t.address, case when t.state <> 'FREE' then t.state
-                         when t.available_at > (select r.by from rested r) or x.address is not null then 'COOLING' else 'FREE' end
+                         when t.available_at > (select r.by from rested r) or t.address in (select x.address from listed x) then 'COOLING'
+                         else 'FREE' end
     from ipledger_audit.touched t
-    left join listed x on x.address = t.address
    where t.network = pool_touched.network and t.address >= set_masklen(network(pool_touched.cidr)::inet, -1)
      and t.address <= set_masklen(broadcast(pool_touched.cidr), -1)
      and (pool_touched.prefix_length = masklen(t.address)

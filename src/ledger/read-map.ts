@@ -34,8 +34,8 @@ export async function readAddressMap(db: Db, network: string, asked: Cidr, momen
   const pools = await readPoolsAt(db, network, asked, position.seq)
   const length = Math.max(...pools.map(({ prefixLength }) => prefixLength), 0) || maxPrefix(family)
   const isNow = moment.seq === null && moment.at === null
-  // A map of IPv4 as it is now does not need the count, which is slow in a large pool.
-  const touched = family === 4 && isNow ? { count: 0, within: null } : await readTouched(db, network, asked)
+  // Only a sample needs the count of a large pool, which is slow.
+  const touched = await readTouched(db, network, asked, isNow ? MOST_SHOWN + 1 : null)
   // Of IPv6 nobody could see more than what was ever leased.
   const cidr = family === 6 && touched.within !== null ? mustParse(parseCidr(touched.within)) : asked
   const cells = (cidr.last - cidr.first + 1n) / blockSize(family, length)
@@ -105,10 +105,13 @@ async function readPoolsAt(db: Db, network: string, cidr: Cidr, seq: number) {
 const isTouchedIn = (network: string, { family, first, last }: Cidr) =>
   sql`t.network = ${network} and t.address >= ${formatValue(family, first)}::inet and t.address <= ${formatValue(family, last)}::inet`
 
-/** How many addresses of the CIDR were ever leased, and the smallest part of it that has them all. */
-async function readTouched(db: Db, network: string, cidr: Cidr) {
+/** How many addresses of the CIDR were ever leased, counted up to `most`, and the smallest part of it that has them all. */
+async function readTouched(db: Db, network: string, cidr: Cidr, most: number | null) {
+  const isInside = isTouchedIn(network, cidr)
+  // Each of them by the index; a count beside them would read all for them as well.
   const { rows } = await sql<{ readonly count: number; readonly within: string | null }>`
-    select count(*), inet_merge(min(t.address), max(t.address))::text as within
-    from ipledger_audit.touched t where ${isTouchedIn(network, cidr)}`.execute(db)
+    select (select count(*) from (select from ipledger_audit.touched t where ${isInside} limit ${most}) x) as count,
+      inet_merge(min(t.address), max(t.address))::text as within
+    from ipledger_audit.touched t where ${isInside}`.execute(db)
   return rows[0]!
 }
