@@ -21,10 +21,8 @@ export type Deed = {
   readonly isWithoutReason?: boolean
 }
 
-type LeaseShown = Pick<LeaseJson, 'leaseId' | 'address' | 'state' | 'quarantine'>
-
-const becomes = (leases: readonly (LeaseShown | undefined)[]) =>
-  html`<ul>${leases.map((one) => html`<li>${one?.address} (lease ${one?.leaseId}) becomes ${one?.state} ${one?.quarantine?.reason}</li>`)}</ul>`
+const becomes = (leases: readonly (LeaseJson | undefined)[]) =>
+  html`<ul>${leases.map((one) => html`<li>${one?.address}${one?.leaseId && ` (lease ${one.leaseId})`} becomes ${one?.state} ${one?.quarantine?.reason}</li>`)}</ul>`
 
 /** The version that the operator looked at is the one of the dry run: what changes after it is refused. */
 export function reap(leaseId: string): Deed {
@@ -51,14 +49,17 @@ export const quarantine = (network: string, address: string): Deed => ({
   },
 })
 
-export const resume = (network: string): Deed => ({
+/** Without a cause all holds. */
+export const resume = (network: string, cause?: string): Deed => ({
   label: 'Resume',
   right: 'LivenessService/ResumeHold',
-  command: sh`ipledger network resume ${network} --why …`,
+  command: sh`ipledger network resume ${network} --why …` + (cause ? sh` --cause ${cause}` : ''),
   async tell(more) {
-    const { holds = [] } = await call('LivenessService', 'resumeHold', { network, ...more })
-    const left = holds.map(({ cause }) => cause).join(', ')
-    return html`<p>Leases are taken back again${left && `, but for: ${left}`}.</p>`
+    const { network: before } = await call('NetworkService', 'getNetwork', { name: network })
+    const request = { network, ...(cause && { cause: cause as 'CLOCK' }), ...more }
+    const { holds: left = [] } = await call('LivenessService', 'resumeHold', request)
+    const ended = before?.holds?.filter((one) => !left.some((other) => other.cause === one.cause)) ?? []
+    return html`<ul>${ended.map((one) => html`<li>ends ${one.cause}: ${one.why}</li>`)}${left.map((one) => html`<li>stays ${one.cause}</li>`)}</ul>`
   },
 })
 
@@ -100,16 +101,15 @@ export const retire = (network: string, id: string): Deed => ({
 
 type Stage = 'looking' | 'looked' | 'doing' | 'done'
 
-/** A button, if one may; and a dialog. `onDone`: something has changed. */
-export function Act({
-  deed,
-  server,
-  onDone,
-}: {
+type ActProps = {
   readonly deed: Deed
   readonly server: ScreenProps['server']
+  /** Something has changed. */
   readonly onDone: () => void
-}) {
+}
+
+/** A button, if one may; and a dialog. */
+export function Act({ deed, server, onDone }: ActProps) {
   const [open, setOpen] = useState<Deed | null>(null)
   const { changes = [], role } = server.caller ?? {}
   if (!changes.includes(deed.right))
@@ -118,15 +118,9 @@ export function Act({
     ${open && html`<${Dialog} deed=${open} onClose=${() => setOpen(null)} onDone=${onDone} />`}`
 }
 
-function Dialog({
-  deed,
-  onClose,
-  onDone,
-}: {
-  readonly deed: Deed
-  readonly onClose: () => void
-  readonly onDone: () => void
-}) {
+type DialogProps = Omit<ActProps, 'server'> & { readonly onClose: () => void }
+
+function Dialog({ deed, onClose, onDone }: DialogProps) {
   const { label, tell, command, isWithoutReason } = deed
   const element = useRef<HTMLDialogElement>(null)
   const [stage, setStage] = useState<Stage>('looking')
@@ -138,7 +132,7 @@ function Dialog({
       setAnswer(await tell(more))
       setStage(next)
     } catch (error) {
-      setFailure(error instanceof Failed ? error : new Failed(String(error), 0))
+      setFailure(error instanceof Failed ? error : new Failed(String(error)))
       setStage('looked')
     }
   }
@@ -156,7 +150,8 @@ function Dialog({
     onClose()
     if (stage === 'done') onDone()
   }
-  return html`<dialog ref=${element} aria-label=${label} onClose=${close}>
+  const cancel = (event: Event) => stage === 'doing' && event.preventDefault()
+  return html`<dialog ref=${element} aria-label=${label} onClose=${close} onCancel=${cancel}>
     <h2>${label}</h2>
     ${failure && html`<div role="alert" class="failure"><strong>${failure.reason}</strong> ${failure.message}</div>`}
     ${answer !== undefined && html`<p class="quiet">${stage === 'done' ? 'Done:' : 'Nothing is done yet. It would be so:'}</p>${answer}`}

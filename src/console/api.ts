@@ -23,10 +23,8 @@ type Output<M> = M extends { readonly output: infer O } ? Json<O> : never
 /** A refusal, or no answer. `reason`: as in docs/callers.md; undefined: the server was not reached. */
 export class Failed extends Error {
   readonly reason: string | undefined
-  readonly status: number
-  constructor(message: string, status: number, reason?: string) {
+  constructor(message: string, reason?: string) {
     super(message)
-    this.status = status
     this.reason = reason
   }
 }
@@ -62,11 +60,11 @@ export async function call<S extends keyof Services, M extends keyof Methods<S> 
   const options = { method: 'POST', headers: headers('application/json'), body, signal: signal ?? null }
   const response = await fetch(pathOf(service, method), options).catch((error: Error) => {
     if (signal?.aborted) throw error
-    throw new Failed(`The server does not answer (${error.message}).`, 0)
+    throw new Failed(`The server does not answer (${error.message}).`)
   })
   const answer = await response.json().catch(() => ({ message: `status ${response.status}` }))
   if (response.ok) return answer
-  throw failedOf(answer, response.status)
+  throw failedOf(answer)
 }
 
 /** What is not there, cannot be named like this, or may not be seen by this caller; any other failure is thrown. */
@@ -100,7 +98,7 @@ export async function* watchLeases(
     const late = setTimeout(() => silent.abort(new Error('silent for 20 s')), SILENT_MS)
     return answer
       .catch((error: Error) => {
-        throw new Failed(`The server does not answer (${error.message}).`, 0)
+        throw new Failed(`The server does not answer (${error.message}).`)
       })
       .finally(() => clearTimeout(late))
   }
@@ -114,11 +112,11 @@ export async function* watchLeases(
     signal: AbortSignal.any([signal, silent.signal]),
   }
   const response = await inTime(fetch(pathOf('LeaseService', 'watchLeases'), options))
-  if (!response.ok) throw failedOf({ message: `status ${response.status}` }, response.status)
+  if (!response.ok) throw new Failed(`status ${response.status}`)
   const reader = response.body!.getReader()
   for (let bytes = new Uint8Array(); ; ) {
     const { value } = await inTime(reader.read())
-    if (value === undefined) throw new Failed('The server has ended the stream.', 0)
+    if (value === undefined) throw new Failed('The server has ended the stream.')
     const before = bytes
     bytes = new Uint8Array(before.length + value.length)
     bytes.set(before)
@@ -127,7 +125,7 @@ export async function* watchLeases(
       const end = PREFIX_BYTES + new DataView(bytes.buffer, bytes.byteOffset).getUint32(1)
       if (bytes.length < end) break
       const message = JSON.parse(new TextDecoder().decode(bytes.subarray(PREFIX_BYTES, end)))
-      if (bytes[0] === LAST) throw failedOf(message.error ?? {}, response.status)
+      if (bytes[0] === LAST) throw failedOf(message.error ?? {})
       yield message
       bytes = bytes.subarray(end)
     }
@@ -139,6 +137,6 @@ type ErrorJson = {
   readonly details?: readonly { readonly debug?: { readonly reason?: string } }[]
 }
 
-function failedOf({ message = 'no reason given', details = [] }: ErrorJson, status: number): Failed {
-  return new Failed(message, status, details.find(({ debug }) => debug?.reason !== undefined)?.debug?.reason)
+function failedOf({ message = 'no reason given', details = [] }: ErrorJson): Failed {
+  return new Failed(message, details.find(({ debug }) => debug?.reason !== undefined)?.debug?.reason)
 }

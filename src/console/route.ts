@@ -22,10 +22,19 @@ export function momentOf(at: string | undefined) {
   return /^\d+$/.test(at) ? { seq: at } : { time: at }
 }
 
+/** What is no encoding is a word as it is. */
+function decoded(word: string): string {
+  try {
+    return decodeURIComponent(word)
+  } catch {
+    return word
+  }
+}
+
 export function parseRoute(hash: string): Route {
   const [path = '', query = ''] = hash.replace(/^#\/?/, '').split('?')
   const words = path.split('/').filter((word) => word !== '')
-  return { path: words.map(decodeURIComponent), query: Object.fromEntries(new URLSearchParams(query)) }
+  return { path: words.map(decoded), query: Object.fromEntries(new URLSearchParams(query)) }
 }
 
 export function linkTo(

@@ -3,7 +3,7 @@
 import { html } from 'htm/preact'
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { Failed } from './api.ts'
+import { Failed, isSignedIn } from './api.ts'
 
 export type Asked<T> = {
   readonly answer?: T
@@ -23,7 +23,7 @@ export function useAnswer<T>(ask: (signal: AbortSignal) => Promise<T>, keys: rea
       (answer) => !ending.signal.aborted && setState({ answer, at: new Date() }),
       (error: Error) => {
         if (ending.signal.aborted) return
-        const failure = error instanceof Failed ? error : new Failed(String(error), 0)
+        const failure = error instanceof Failed ? error : new Failed(String(error))
         setState((before) => ({ ...before, failure }))
       },
     )
@@ -38,10 +38,12 @@ type ViewProps = {
   /** The call that the view shows: `LeaseService/ListLeases`, and its request. None: a stream, which curl cannot read. */
   readonly call?: readonly [method: string, request: object]
   readonly command: string
+  /** What stays when the call fails: by which one looks. */
+  readonly filter?: ComponentChildren
   readonly children?: ComponentChildren
 }
 
-export function View({ title, asked, call, command, children }: ViewProps) {
+export function View({ title, asked, call, command, filter, children }: ViewProps) {
   const { answer, failure, at, again } = asked
   const heading = useRef<HTMLHeadingElement>(null)
   useEffect(() => {
@@ -58,6 +60,7 @@ export function View({ title, asked, call, command, children }: ViewProps) {
         <${Copy} label="Copy as command" text=${() => command} />
       </span>
     </div>
+    ${filter}
     ${failure && html`<${Failure} failure=${failure} again=${again} />`}
     ${answer === undefined && failure === undefined ? html`<p class="quiet">Loading…</p>` : answer !== undefined && children}
   `
@@ -72,7 +75,8 @@ export function Failure({ failure, again }: { readonly failure: Failed; readonly
 
 function curlOf([method, request]: readonly [string, object]): string {
   const body = quoted(JSON.stringify(request))
-  return `curl ${location.origin}/ipledger.v1.${method} -H 'content-type: application/json' -d ${body}`
+  const token = isSignedIn() ? ` -H "authorization: Bearer $IPLEDGER_TOKEN"` : ''
+  return `curl ${location.origin}/ipledger.v1.${method} -H 'content-type: application/json'${token} -d ${body}`
 }
 
 /** A word as a shell takes it: what a caller chose runs nothing where it is pasted. */
@@ -86,7 +90,9 @@ export const sh = ({ raw }: TemplateStringsArray, ...words: readonly string[]): 
 function Copy({ label, text }: { readonly label: string; readonly text: () => string }) {
   const [isDone, setDone] = useState(false)
   const copy = async () => {
-    await navigator.clipboard.writeText(text())
+    // Only a secure page has the clipboard.
+    if (navigator.clipboard) await navigator.clipboard.writeText(text())
+    else prompt(label, text())
     setDone(true)
   }
   return html`<button onClick=${copy} onBlur=${() => setDone(false)} title=${text()}>${isDone ? 'Copied' : label}</button>`
@@ -98,17 +104,15 @@ const SHORT = new Intl.DateTimeFormat(undefined, { timeStyle: 'long', hourCycle:
 /** For a field of type `datetime-local`, which knows no zone: it takes and shows the browser's. */
 export function localOf(at: string | number): string {
   const date = new Date(at)
+  // The API says what is wrong with it.
+  if (Number.isNaN(date.getTime())) return ''
   return new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 19)
 }
 
+type TimeProps = { readonly at: string | Date | undefined; readonly short?: boolean }
+
 /** In the browser's zone, with UTC on hover. */
-export function Time({
-  at,
-  short = false,
-}: {
-  readonly at: string | Date | undefined
-  readonly short?: boolean
-}) {
+export function Time({ at, short = false }: TimeProps) {
   if (at === undefined) return null
   const date = new Date(at)
   return html`<time datetime=${date.toISOString()} title="${date.toISOString()} (UTC)">${(short ? SHORT : LONG).format(date)}</time>`
@@ -121,21 +125,21 @@ export function State({ of }: { readonly of: string | undefined }) {
 
 export type Column<T> = readonly [title: string, cell: (one: T) => ComponentChildren]
 
-export function Table<T>({
-  caption,
-  columns,
-  rows,
-  none,
-}: {
+type TableProps<T> = {
   readonly caption: string
   readonly columns: readonly Column<T>[]
   readonly rows: readonly T[]
   readonly none: string
-}) {
-  if (rows.length === 0) return html`<p class="quiet">${none}</p>`
+  /** There are more than these. */
+  readonly isCut?: boolean
+}
+
+export function Table<T>({ caption, columns, rows, none, isCut = false }: TableProps<T>) {
+  if (rows.length === 0)
+    return html`<p class="quiet">${isCut ? 'None so far: there is more to look through.' : none}</p>`
   return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption}><table>
     <caption>${caption}</caption>
     <thead><tr>${columns.map(([title]) => html`<th scope="col">${title}</th>`)}</tr></thead>
     <tbody>${rows.map((row) => html`<tr>${columns.map(([, cell]) => html`<td>${cell(row)}</td>`)}</tr>`)}</tbody>
-  </table></div>`
+  </table>${isCut && html`<p class="quiet">These are ${rows.length}; there are more.</p>`}</div>`
 }

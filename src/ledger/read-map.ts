@@ -21,7 +21,7 @@ import { COUNTS, type Counts } from './read-pools.ts'
 const MOST_SHOWN = 4_096
 /** Blocks are at most 2^8. */
 const BLOCK_BITS = 8
-const NO_BLOCKS = { blocks: [], blockSize: '', sampled: 0 }
+const NONE = { addresses: [], excluded: [], blocks: [], blockSize: '', sampled: 0 }
 
 type Shown = Readonly<
   Record<'address' | 'state' | 'leaseId' | 'ownerKind' | 'ownerName' | 'node', string>
@@ -32,7 +32,9 @@ export async function readAddressMap(db: Db, network: string, asked: Cidr, momen
   if (position === null || 'beyond' in position) return position
   const { family } = asked
   const pools = await readPoolsAt(db, network, asked, position.seq)
-  const length = Math.max(...pools.map(({ prefixLength }) => prefixLength), 0) || maxPrefix(family)
+  const cellOf = Math.max(...pools.map(({ prefixLength }) => prefixLength), 0) || maxPrefix(family)
+  // A part of a block is a cell.
+  const length = Math.max(cellOf, asked.prefixLength)
   const isNow = moment.seq === null && moment.at === null
   // Only a sample needs the count of a large pool, which is slow.
   const touched = await readTouched(db, network, asked, isNow ? MOST_SHOWN + 1 : null)
@@ -40,14 +42,7 @@ export async function readAddressMap(db: Db, network: string, asked: Cidr, momen
   const cidr = family === 6 && touched.within !== null ? mustParse(parseCidr(touched.within)) : asked
   const cells = (cidr.last - cidr.first + 1n) / blockSize(family, length)
   const at = timeAt(position, moment)
-  const map = {
-    ...position,
-    cidr: formatCidr(cidr),
-    prefixLength: length,
-    addresses: [],
-    excluded: [],
-    ...NO_BLOCKS,
-  }
+  const map = { ...NONE, ...position, cidr: formatCidr(cidr), prefixLength: length }
   if (cells <= MOST_SHOWN || (family === 6 && touched.count <= MOST_SHOWN)) {
     const { rows } = await sql<Shown>`
       select host(a.address) as address, a.prefix_length as "prefixLength", a.state, a.lease_id as "leaseId", a.owner_kind as "ownerKind",

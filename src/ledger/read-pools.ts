@@ -186,12 +186,7 @@ export async function readTrends(
   return { trends, countedFrom: rows[0].countedFrom }
 }
 
-type Sampled = {
-  readonly ids: readonly number[]
-  readonly from: number
-  readonly to: number
-  readonly steps: number
-}
+type Sampled = Pick<TrendFilter, 'from' | 'to' | 'steps'> & { readonly ids: readonly number[] }
 
 /** Of each step the last sample, by pool. */
 async function readSamples(db: Db, network: string, { ids, from, to, steps }: Sampled) {

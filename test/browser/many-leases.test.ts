@@ -5,6 +5,8 @@
 import { afterAll, expect, test } from 'vitest'
 import { holderOf, POOL, writeHistory } from '../../bench/history.ts'
 import { loadedImage } from '../../src/ledger/ledger.ts'
+import { SAMPLE_POOLS, sizesOf } from '../../src/ledger/read-pools.ts'
+import { withClient } from '../support/database.ts'
 import { useService } from '../support/service.ts'
 import { openBrowser } from './chromium.ts'
 
@@ -32,7 +34,11 @@ test.each([
     reserves: LEASES * 1.05,
     isActive: true,
   })
-  await loadedImage(service.ledger, network)
+  const image = await loadedImage(service.ledger, network)
+  // As the job does once a minute.
+  await withClient(service.database.adminUrl, (admin) =>
+    admin.query(SAMPLE_POOLS, [network, sizesOf(image!.pools.values())]),
+  )
   const [lease] = (await ok('LeaseService/ListLeases', { network, ownerName: last.name })).leases
   const at = `?at=${LEASES / 2}`
   const name = encodeURIComponent(last.name)

@@ -58,6 +58,15 @@ test.each([
   await page.close()
 })
 
+test('to resume names the hold that it ends', async () => {
+  const page = await browser.newPage()
+  await page.goto(`${service.url}/#/overview/${DAY_NETWORK}`)
+  await page.locator('.banner').getByRole('button', { name: 'Resume' }).click()
+  await page.getByRole('dialog').getByText('ends TOO_MANY_REAPS').waitFor()
+  await page.getByText(`ipledger network resume ${DAY_NETWORK} --why … --cause TOO_MANY_REAPS`).waitFor()
+  await page.close()
+})
+
 test('a chart has no line over a time in which nothing was counted', async () => {
   const page = await browser.newPage({ viewport: { width: 1200, height: 800 } })
   await page.goto(`${service.url}/#/pool/${DAY_NETWORK}/web`)

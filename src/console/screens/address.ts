@@ -1,25 +1,25 @@
 /** One address: why it is as it is, who had it, as a story with its evidence. */
 
 import { html } from 'htm/preact'
+import type { HistoryEntryJson as Entry, HolderJson as Holder } from '../../gen/ipledger/v1/audit_pb.ts'
+import type { SightingJson as Sighting } from '../../gen/ipledger/v1/liveness_pb.ts'
 import { Act, quarantine, reap } from '../act.ts'
 import { call } from '../api.ts'
+import { leaseLink, ownerLink } from '../links.ts'
 import { linkTo, momentOf, type ScreenProps } from '../route.ts'
 import { State, sh, Table, Time, useAnswer, View } from '../view.ts'
 
 export function Address({ network, rest: [address = ''], query, server }: ScreenProps) {
   const { at } = query
   const when = momentOf(at)
+  const past = { network, address, descending: true, pageSize: 200 }
+  const seen = { network, address, vanished: true, pageSize: 1000 }
   const asked = useAnswer(
     async (signal) => {
       const [explained, history, sightings] = await Promise.all([
         call('AuditService', 'explainAddress', { network, address, ...when }, signal),
-        call(
-          'AuditService',
-          'getAddressHistory',
-          { network, address, descending: true, pageSize: 200 },
-          signal,
-        ),
-        call('LivenessService', 'listSightings', { network, address, vanished: true }, signal),
+        call('AuditService', 'getAddressHistory', past, signal),
+        call('LivenessService', 'listSightings', seen, signal),
       ])
       return { explained, history, sightings: sightings.sightings ?? [] }
     },
@@ -39,6 +39,7 @@ export function Address({ network, rest: [address = ''], query, server }: Screen
     ${at && html`<p class="banner">The sentence above is of ${/^\d+$/.test(at) ? `number ${at}` : html`<${Time} at=${at} />`}; what is below is of all times. <a href=${linkTo(['address', network, address])}>Now</a></p>`}
     ${!at && html`<p class="acts">${deeds.map((deed) => html`<${Act} key=${deed.label} deed=${deed} server=${server} onDone=${asked.again} />`)}</p>`}
     <h2>Holders</h2>
+    ${history?.nextPageToken && html`<p class="quiet">Of the newest 200 events; there are more.</p>`}
     <${Bars} holders=${holders} entries=${entries} />
     <${Holders} network=${network} holders=${holders} />
     <h2>Story</h2>
@@ -54,47 +55,12 @@ export function Address({ network, rest: [address = ''], query, server }: Screen
   <//>`
 }
 
-type Owner = { readonly kind?: string; readonly name?: string }
-type Holder = {
-  readonly owner?: Owner
-  readonly leaseId?: string
-  readonly fromTime?: string
-  readonly untilTime?: string
-  readonly availableAt?: string
-}
-type Sighting = {
-  readonly source?: string
-  readonly owner?: Owner
-  readonly state?: string
-  readonly appearedAt?: string
-  readonly vanishedAt?: string
-}
+type HoldersProps = { readonly network: string; readonly holders: readonly Holder[] }
 
-type Entry = {
-  readonly event?: {
-    readonly seq?: string
-    readonly time?: string
-    readonly lease?: { readonly leaseId?: string; readonly state?: string }
-  }
-  readonly what?: string
-}
-
-export function Holders({
-  network,
-  holders,
-}: {
-  readonly network: string
-  readonly holders: readonly Holder[]
-}) {
+export function Holders({ network, holders }: HoldersProps) {
   return html`<${Table} caption="Holders" none="Nobody held it." rows=${holders} columns=${[
-    [
-      'Owner',
-      ({ owner }: Holder) =>
-        owner
-          ? html`<a href=${linkTo(['owner', network, owner.name!], { kind: owner.kind })}>${owner.kind} ${owner.name}</a>`
-          : 'unknown',
-    ],
-    ['Lease', ({ leaseId }: Holder) => html`<a href=${linkTo(['lease', network, leaseId!])}>${leaseId}</a>`],
+    ['Owner', ({ owner }: Holder) => (owner ? ownerLink(network, owner) : 'unknown')],
+    ['Lease', ({ leaseId }: Holder) => leaseLink(network, leaseId)],
     ['From', ({ fromTime }: Holder) => html`<${Time} at=${fromTime} />`],
     ['Until', ({ untilTime }: Holder) => (untilTime ? html`<${Time} at=${untilTime} />` : 'now')],
     ['Cools until', ({ availableAt }: Holder) => availableAt && html`<${Time} at=${availableAt} />`],
@@ -113,14 +79,10 @@ export function Story({ network, address, entries }: StoryProps) {
   )}</ul>`
 }
 
+type BarsProps = { readonly holders: readonly Holder[]; readonly entries: readonly Entry[] }
+
 /** Over time, exact: a bar a holder, coloured by the states of its lease, and its rest behind it. */
-function Bars({
-  holders,
-  entries,
-}: {
-  readonly holders: readonly Holder[]
-  readonly entries: readonly Entry[]
-}) {
+function Bars({ holders, entries }: BarsProps) {
   if (holders.length === 0) return null
   const now = Date.now()
   const first = Math.min(...holders.map(({ fromTime }) => Date.parse(fromTime!)))

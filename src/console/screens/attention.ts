@@ -1,21 +1,12 @@
 /** Everything that waits for a person, the worst first. */
 
 import { html } from 'htm/preact'
+import type { AttentionJson as Item } from '../../gen/ipledger/v1/liveness_pb.ts'
 import { Act, type Deed, endRecovery, reap, resume, retire } from '../act.ts'
 import { call } from '../api.ts'
+import { addressLink } from '../links.ts'
 import { linkTo, type ScreenProps } from '../route.ts'
 import { sh, Table, Time, useAnswer, View } from '../view.ts'
-
-type Item = {
-  readonly severity?: string
-  readonly code?: string
-  readonly count?: string
-  readonly since?: string
-  readonly source?: string
-  readonly address?: string
-  readonly leaseId?: string
-  readonly text?: string
-}
 
 /** What a person could do about it. */
 function deedsOf(network: string, { code, leaseId, source }: Item): readonly Deed[] {
@@ -36,7 +27,7 @@ export function Attention({ network, query, server }: ScreenProps) {
   const command = sh`ipledger attention --network ${network}` + (code ? sh` --code ${code} --each` : '')
   return html`<${View} title="Attention" asked=${asked} call=${['LivenessService/ListAttention', request]} command=${command}>
     ${code && html`<p>Only ${code}. <a href=${linkTo(['attention', network])}>All</a></p>`}
-    <${Table} caption="What waits for a person or an answer" none="Nothing waits." rows=${items} columns=${[
+    <${Table} caption="What waits for a person or an answer" none="Nothing waits." isCut=${Boolean(asked.answer?.nextPageToken)} rows=${items} columns=${[
       ['Severity', ({ severity }: Item) => html`<span data-severity=${severity}>${severity}</span>`],
       [
         'Code',
@@ -46,10 +37,12 @@ export function Attention({ network, query, server }: ScreenProps) {
       ['Since', ({ since }: Item) => html`<${Time} at=${since} />`],
       [
         'About',
-        ({ address, source }: Item) =>
+        ({ address, source, code: of }: Item) =>
           address
-            ? html`<a href=${linkTo(['address', network, address])}>${address}</a>`
-            : source && html`<a href=${linkTo(['sources', network, source])}>${source}</a>`,
+            ? addressLink(network, address)
+            : source && of !== 'SOURCE_UNKNOWN'
+              ? html`<a href=${linkTo(['sources', network, source])}>${source}</a>`
+              : source,
       ],
       [
         'Waits for',
@@ -59,7 +52,7 @@ export function Attention({ network, query, server }: ScreenProps) {
       [
         'Act',
         (item: Item) =>
-          Number(item.count) > 1
+          Number(item.count) > 1 && !code
             ? html`<a href=${linkTo(['attention', network], { code: item.code })}>each of them</a>`
             : deedsOf(network, item).map(
                 (deed) =>

@@ -3,6 +3,7 @@
 import { html } from 'htm/preact'
 import type { EventJson } from '../../gen/ipledger/v1/audit_pb.ts'
 import { call } from '../api.ts'
+import { addressLink, leaseLink, ownerLink } from '../links.ts'
 import { linkTo, type ScreenProps } from '../route.ts'
 import { type Column, quoted, State, Table, Time, useAnswer, View } from '../view.ts'
 import { Filter } from './leases.ts'
@@ -29,33 +30,25 @@ export const eventColumns = (network: string): readonly Column<EventJson>[] => [
       html`${type} ${pool?.name} ${closed && html`until <${Time} at=${closed.until} />`}`,
   ],
   ['State', ({ lease }) => lease && html`<${State} of=${lease.state} /> ${lease.quarantine?.reason}`],
-  [
-    'Address',
-    ({ lease }) =>
-      lease && html`<a href=${linkTo(['address', network, lease.address!])}>${lease.address}</a>`,
-  ],
-  [
-    'Lease',
-    ({ lease }) => lease && html`<a href=${linkTo(['lease', network, lease.leaseId!])}>${lease.leaseId}</a>`,
-  ],
+  ['Address', ({ lease }) => lease && addressLink(network, lease.address)],
+  ['Lease', ({ lease }) => lease && leaseLink(network, lease.leaseId)],
   [
     'Owner',
     (event) => {
-      const { kind, name, incarnation } = ownerOf(event) ?? {}
-      return (
-        name && html`<a href=${linkTo(['owner', network, name], { kind })}>${kind} ${name}</a> ${incarnation}`
-      )
+      const owner = ownerOf(event)
+      return owner?.name && html`${ownerLink(network, owner)} ${owner.incarnation}`
     },
   ],
   ['Node', (event) => ownerOf(event)?.node],
   ['By', ({ actor, cause }) => `${actor} (${cause})`],
+  ['Why', ({ evidence }) => [evidence?.id, evidence?.source, evidence?.why].filter(Boolean).join(' ')],
 ]
 
 export function Events({ network, query }: ScreenProps) {
   const { type, address, kind, name, from, to, page } = query
   const request = {
     network,
-    ...(type && { types: [type] }),
+    ...(type ? { types: [type] } : { includeSources: true }),
     ...(address && { address }),
     ...(kind && { ownerKind: kind }),
     ...(name && { ownerName: name }),
@@ -71,10 +64,12 @@ export function Events({ network, query }: ScreenProps) {
   )
   const { events = [], nextPageToken: next } = asked.answer ?? {}
   const flags = ['type', ...FIELDS].flatMap((one) => (query[one] ? `--${one} ${quoted(query[one])}` : []))
-  const command = ['ipledger events --descending --network', quoted(network), ...flags].join(' ')
-  return html`<${View} title="Events" asked=${asked} call=${['AuditService/ListEvents', request]} command=${command}>
-    <${Filter} path=${['events', network]} query=${query} fields=${FIELDS} choice=${['type', TYPES]} />
-    <${Table} caption="Events, the newest first" none="Nothing of this kind has happened${next ? ' lately: look further back' : ''}." rows=${events} columns=${eventColumns(network)} />
+  const command = ['ipledger events --descending --network', quoted(network), ...flags]
+    .concat(type ? [] : '--include-sources', page ? `--page-token ${quoted(page)}` : [])
+    .join(' ')
+  return html`<${View} title="Events" asked=${asked} call=${['AuditService/ListEvents', request]} command=${command}
+      filter=${html`<${Filter} path=${['events', network]} query=${query} fields=${FIELDS} choice=${['type', TYPES]} />`}>
+    <${Table} caption="Events, the newest first" none="Nothing of this kind has happened." isCut=${Boolean(next)} rows=${events} columns=${eventColumns(network)} />
     ${next && html`<p><a href=${linkTo(['events', network], { ...query, page: next })}>Further back</a></p>`}
   <//>`
 }

@@ -3,6 +3,7 @@
 import { html } from 'htm/preact'
 import type { LeaseJson } from '../../gen/ipledger/v1/types_pb.ts'
 import { call } from '../api.ts'
+import { addressLink, leaseLink, nodeLink, ownerLink } from '../links.ts'
 import { linkTo, type ScreenProps } from '../route.ts'
 import { type Column, localOf, quoted, State, Table, Time, useAnswer, View } from '../view.ts'
 
@@ -25,6 +26,7 @@ export const filterOf = (network: string, { pool, kind, name, uid, node, state }
 export const flagsOf = (network: string, query: Query, fields: readonly string[]): string =>
   [`--network ${quoted(network)}`]
     .concat([...fields, 'state'].flatMap((one) => (query[one] ? `--${one} ${quoted(query[one])}` : [])))
+    .concat(query.page ? `--page-token ${quoted(query.page)}` : [])
     .join(' ')
 
 type FilterProps = {
@@ -60,27 +62,18 @@ export function Filter({ path, query, fields, choice: [choice, options] }: Filte
 
 /** What a lease is, with links to its address and to other leases of its owner and node. */
 export const leaseColumns = (network: string): readonly Column<LeaseJson>[] => [
-  ['Address', ({ address }) => html`<a href=${linkTo(['address', network, address!])}>${address}</a>`],
+  ['Address', ({ address }) => addressLink(network, address)],
   ['State', ({ state, quarantine }) => html`<${State} of=${state} /> ${quarantine?.reason}`],
-  [
-    'Owner',
-    ({ owner }) =>
-      owner &&
-      html`<a href=${linkTo(['owner', network, owner.name!], { kind: owner.kind })}>${owner.kind} ${owner.name}</a>`,
-  ],
-  [
-    'Node',
-    ({ owner }) =>
-      owner?.node && html`<a href=${linkTo(['leases', network], { node: owner.node })}>${owner.node}</a>`,
-  ],
+  ['Owner', ({ owner }) => owner && ownerLink(network, owner)],
+  ['Node', ({ owner }) => owner?.node && nodeLink(network, owner.node)],
 ]
 
 export function Leases({ network, query }: ScreenProps) {
   const { label = '', page } = query
-  const [key = '', value] = label.split('=')
+  const [key = '', ...value] = label.split('=')
   const request = {
     ...filterOf(network, query),
-    ...(value && { labels: { [key]: value } }),
+    ...(label && { labels: { [key]: value.join('=') } }),
     ...(page && { pageToken: page }),
     pageSize: 200,
   }
@@ -90,15 +83,12 @@ export function Leases({ network, query }: ScreenProps) {
   )
   const { leases = [], nextPageToken: next } = asked.answer ?? {}
   const fields = [...FIELDS, 'label']
-  return html`<${View} title="Leases" asked=${asked} call=${['LeaseService/ListLeases', request]} command="ipledger lease list ${flagsOf(network, query, fields)}">
-    <${Filter} path=${['leases', network]} query=${query} fields=${fields} choice=${['state', ['RESERVED', 'ACTIVE', 'QUARANTINED']]} />
-    <${Table} caption="Leases, by address" none="No leases." rows=${leases} columns=${[
+  return html`<${View} title="Leases" asked=${asked} call=${['LeaseService/ListLeases', request]} command="ipledger lease list ${flagsOf(network, query, fields)}"
+      filter=${html`<${Filter} path=${['leases', network]} query=${query} fields=${fields} choice=${['state', ['RESERVED', 'ACTIVE', 'QUARANTINED']]} />`}>
+    <${Table} caption="Leases, by address" none="No leases." isCut=${Boolean(next)} rows=${leases} columns=${[
       ...leaseColumns(network),
       ['Pool', ({ pool }: LeaseJson) => html`<a href=${linkTo(['pool', network, pool!])}>${pool}</a>`],
-      [
-        'Lease',
-        ({ leaseId }: LeaseJson) => html`<a href=${linkTo(['lease', network, leaseId!])}>${leaseId}</a>`,
-      ],
+      ['Lease', ({ leaseId }: LeaseJson) => leaseLink(network, leaseId)],
       ['Reserved', ({ reservedAt }: LeaseJson) => html`<${Time} at=${reservedAt} />`],
     ]} />
     ${next && html`<p><a href=${linkTo(['leases', network], { ...query, page: next })}>Next page</a></p>`}

@@ -87,8 +87,8 @@ function Watched({ network, query }: Pick<ScreenProps, 'network' | 'query'>) {
     setTries(tries + 1)
   }
   const count = feed.waiting.length
-  return html`<${View} title="Live" asked=${{ answer: feed, failure: feed.failure, again }} command="ipledger watch ${flagsOf(network, query, FIELDS)}">
-    <${Filter} path=${['live', network]} query=${query} fields=${FIELDS} choice=${['state', ['RESERVED', 'ACTIVE', 'QUARANTINED', 'ENDED']]} />
+  return html`<${View} title="Live" asked=${{ answer: feed, failure: feed.failure, again }} command="ipledger watch ${flagsOf(network, query, FIELDS)}"
+      filter=${html`<${Filter} path=${['live', network]} query=${query} fields=${FIELDS} choice=${['state', ['RESERVED', 'ACTIVE', 'QUARANTINED', 'ENDED']]} />`}>
     <p class="filter">
       <button onClick=${() => setPaused(!isPaused)}>${isPaused ? 'Resume' : 'Pause'}</button>
       <button onClick=${show}>${count === 0 ? 'Nothing new' : `${count}${count === MOST ? ' or more' : ''} new: show`}</button>

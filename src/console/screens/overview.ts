@@ -1,27 +1,30 @@
 /** How full the pools are, what waits, and whether anything is handed out. */
 
 import { html } from 'htm/preact'
+import type { NetworkJson } from '../../gen/ipledger/v1/network_pb.ts'
 import { Act, endRecovery, resume } from '../act.ts'
 import { call } from '../api.ts'
 import { linkTo, type ScreenProps } from '../route.ts'
 import { Failure, sh, Time, useAnswer, View } from '../view.ts'
-import { trendSaid } from './pool.ts'
+import { TrendSaid } from './pool.ts'
 
+/** The last sample is at most as old. */
+const SAMPLED_MS = 300_000
 const PARTS = ['active', 'reserved', 'quarantined', 'cooling', 'excluded', 'free'] as const
 
 export function Overview({ network, server }: ScreenProps) {
   const asked = useAnswer(
     async (signal) => {
-      const [{ pools = [] }, { trends = [] }, { network: found }] = await Promise.all([
-        call('PoolService', 'listPools', { network, pageSize: 1000 }, signal),
-        call('PoolService', 'listPoolTrends', { network, pageSize: 1000 }, signal),
+      const from = new Date(Date.now() - SAMPLED_MS).toISOString()
+      const [{ trends = [], countedFrom }, { network: found }] = await Promise.all([
+        call('PoolService', 'listPoolTrends', { network, from, samples: 1, pageSize: 1000 }, signal),
         call('NetworkService', 'getNetwork', { name: network }, signal),
       ])
-      return { pools, trends, found }
+      return { trends, countedFrom, found }
     },
     [network],
   )
-  // It takes longest: nothing else waits for it, and it begins when the rest is shown.
+  // What takes long in a large network comes one after the other, and the last samples are shown meanwhile.
   const waits = useAnswer(
     (signal) =>
       asked.at
@@ -29,28 +32,38 @@ export function Overview({ network, server }: ScreenProps) {
         : Promise.resolve(undefined),
     [network, asked.at],
   )
-  const { pools = [], trends = [], found } = asked.answer ?? {}
+  const counted = useAnswer(
+    (signal) =>
+      waits.answer || waits.failure
+        ? call('PoolService', 'listPools', { network, pageSize: 1000 }, signal)
+        : Promise.resolve(undefined),
+    [network, waits.answer, waits.failure],
+  )
+  const { trends = [], countedFrom, found } = asked.answer ?? {}
   const { items } = waits.answer ?? {}
   return html`<${View} title="Overview" asked=${asked}
       call=${['PoolService/ListPools', { network }]} command=${sh`ipledger pool list --network ${network}`}>
     <${Banner} network=${found} server=${server} onDone=${asked.again} />
     <h2>Pools</h2>
-    ${pools.length === 0 && html`<p class="quiet">No pools. <code>ipledger pool create web --cidr 10.0.0.0/24</code> makes one.</p>`}
-    <ul class="pools">${pools.map(({ name, cidr, usage = {}, draining }) => {
+    ${counted.failure && html`<${Failure} failure=${counted.failure} again=${counted.again} />`}
+    ${trends.length === 0 && html`<p class="quiet">No pools. <code>ipledger pool create web --cidr 10.0.0.0/24</code> makes one.</p>`}
+    <ul class="pools">${trends.map((trend) => {
+      const { pool: name, cidr, samples: [sample] = [] } = trend
+      const { usage = sample?.usage ?? {}, draining } =
+        counted.answer?.pools?.find((one) => one.name === name) ?? {}
       const size = Number(usage.size)
       // More than a number holds.
       const shares = PARTS.map((part) => [part, BigInt(usage[part] ?? 0)] as const).filter(
         ([, count]) => count > 0n,
       )
       const said = shares.map(([part, count]) => `${count.toLocaleString()} ${part}`).join(', ')
-      const trend = trends.find(({ pool }) => pool === name)
       return html`<li>
         <span class="pool"><a href=${linkTo(['pool', network, name!])}>${name}</a> ${cidr} ${draining && html`<em>draining</em>`}</span>
         <span class="bar" role="img" aria-label="${name}: ${said}">${shares.map(
           ([part, count]) =>
             html`<span data-part=${part} style=${{ flexGrow: Number(count) / size }} title="${count.toLocaleString()} ${part}"></span>`,
         )}</span>
-        <span class="counts">${said}. ${trend && trendSaid(trend)} <a href=${linkTo(['leases', network], { pool: name })}>leases</a>${Number(usage.quarantined) > 0 && html` <a href=${linkTo(['leases', network], { pool: name, state: 'QUARANTINED' })}>quarantined</a>`}</span>
+        <span class="counts">${said}. <${TrendSaid} trend=${trend} since=${countedFrom} /> <a href=${linkTo(['leases', network], { pool: name })}>leases</a>${Number(usage.quarantined) > 0 && html` <a href=${linkTo(['leases', network], { pool: name, state: 'QUARANTINED' })}>quarantined</a>`}</span>
       </li>`
     })}</ul>
     <p class="legend" aria-hidden="true">${PARTS.map((part) => html`<span><i data-part=${part}></i>${part}</span>`)}</p>
@@ -67,23 +80,16 @@ export function Overview({ network, server }: ScreenProps) {
   <//>`
 }
 
-type Found = {
-  readonly name?: string
-  readonly state?: string
-  readonly closed?: boolean
-  readonly holds?: readonly { readonly cause?: string; readonly why?: string; readonly since?: string }[]
-  readonly recovery?: {
-    readonly why?: string
-    readonly since?: string
-    readonly needsOperator?: boolean
-    readonly unreported?: readonly string[]
-  }
-}
-
 type BannerProps = {
-  readonly network: Found | undefined
+  readonly network: NetworkJson | undefined
   readonly server: ScreenProps['server']
   readonly onDone: () => void
+}
+
+const SUSPENDED: Readonly<Record<string, string>> = {
+  SOURCE_AHEAD: 'Nothing is handed out or taken back',
+  CLOCK: 'Nothing is taken back',
+  TOO_MANY_REAPS: 'No lease is taken back for its absence',
 }
 
 /** Why nothing is handed out or taken back, and what ends that. */
@@ -99,8 +105,8 @@ function Banner({ network, server, onDone }: BannerProps) {
         recovery.needsOperator
           ? html` It waits for an operator.`
           : html` It waits for two reports of each source${recovery.unreported?.length ? `, still of: ${recovery.unreported.join(', ')}` : ''}.`
-      } <${Act} deed=${endRecovery(name!)} server=${server} onDone=${onDone} /></div>`
+      }${recovery.unknown?.length && ` To be registered: ${recovery.unknown.join(', ')}.`} <${Act} deed=${endRecovery(name!)} server=${server} onDone=${onDone} /></div>`
     }
-    ${holds.map(({ cause, why, since }) => html`<div class="banner" role="status">Nothing is taken back: ${cause} since <${Time} at=${since} />: ${why}. <${Act} deed=${resume(name!)} server=${server} onDone=${onDone} /></div>`)}
+    ${holds.map(({ cause, why, since }) => html`<div class="banner" role="status">${SUSPENDED[cause!]}: ${cause} since <${Time} at=${since} />: ${why}. <${Act} deed=${resume(name!, cause)} server=${server} onDone=${onDone} /></div>`)}
   `
 }

@@ -3,6 +3,7 @@
 import { html } from 'htm/preact'
 import type { EventJson } from '../../gen/ipledger/v1/audit_pb.ts'
 import { call } from '../api.ts'
+import { addressLink } from '../links.ts'
 import { linkTo, type ScreenProps } from '../route.ts'
 import { sh, Table, Time, useAnswer, View } from '../view.ts'
 import { eventColumns, ownerOf } from './events.ts'
@@ -26,11 +27,10 @@ export function Owners({ network, rest: [name = ''], query: { kind } }: ScreenPr
   )
   const events: readonly EventJson[] = asked.answer?.events ?? []
   const lives = [...Map.groupBy(events, lifeOf).values()]
-  const address = (at: string | undefined) => html`<a href=${linkTo(['address', network, at!])}>${at}</a>`
   return html`<${View} title=${name} asked=${asked} call=${['AuditService/ListEvents', request]}
-      command=${sh`ipledger events --network ${network} --name ${name} --descending`}>
+      command=${sh`ipledger events --network ${network} --name ${name} --descending` + (kind ? sh` --kind ${kind}` : '')}>
     ${asked.answer?.nextPageToken && html`<p class="quiet">The newest ${events.length} events; there are more.</p>`}
-    <p><a href=${linkTo(['leases', network], { name })}>What it holds now</a></p>
+    <p><a href=${linkTo(['leases', network], { name, kind })}>What it holds now</a></p>
     <${Table} caption="Lives, the newest first" none="Nobody of this name ever held anything." rows=${lives} columns=${[
       ['Kind', ([newest]: readonly EventJson[]) => ownerOf(newest!)?.kind],
       ['Uid', ([newest]: readonly EventJson[]) => ownerOf(newest!)?.uid],
@@ -40,7 +40,9 @@ export function Owners({ network, rest: [name = ''], query: { kind } }: ScreenPr
       [
         'Addresses',
         (life: readonly EventJson[]) =>
-          [...new Set(life.flatMap(({ lease }) => lease?.address ?? []))].map((at) => html`${address(at)} `),
+          [...new Set(life.flatMap(({ lease }) => lease?.address ?? []))].map(
+            (at) => html`${addressLink(network, at)} `,
+          ),
       ],
     ]} />
     <${Table} caption="Events, the newest first" none="" rows=${events} columns=${eventColumns(network)} />

@@ -10,7 +10,8 @@ import type {
   MapBlockJson,
 } from '../../gen/ipledger/v1/audit_pb.ts'
 import type { PoolSampleJson, PoolTrendJson } from '../../gen/ipledger/v1/pool_pb.ts'
-import { call, unlessRefused } from '../api.ts'
+import type { LeaseJson } from '../../gen/ipledger/v1/types_pb.ts'
+import { call } from '../api.ts'
 import { linkTo, momentOf, type ScreenProps } from '../route.ts'
 import { localOf, sh, Time, useAnswer, View } from '../view.ts'
 
@@ -22,23 +23,20 @@ const FRAMES = 60
 
 export function Pool({ network, rest: [name = ''], query }: ScreenProps) {
   const isPool = !name.includes('/')
-  const [at, setAt] = useState(query.at)
+  const { at } = query
+  // The address of this view says what it shows; without a step back for each position of the slider.
+  const setAt = (next: string | undefined) => {
+    history.replaceState(null, '', linkTo(['pool', network, name], { ...query, at: next }))
+    dispatchEvent(new Event('hashchange'))
+  }
   const known = useAnswer(
     async (signal) => {
-      const [found, marks] = await Promise.all([
+      const noted = { network, types: OF_NOTE, descending: true, pageSize: 1000 }
+      const [{ network: found }, { events: marks = [], nextPageToken: isMore }] = await Promise.all([
         call('NetworkService', 'getNetwork', { name: network }, signal),
-        call(
-          'AuditService',
-          'listEvents',
-          { network, types: OF_NOTE, descending: true, pageSize: 1000 },
-          signal,
-        ),
+        call('AuditService', 'listEvents', noted, signal),
       ])
-      return {
-        begun: found.network!.createdAt!,
-        marks: marks.events ?? [],
-        isMore: Boolean(marks.nextPageToken),
-      }
+      return { begun: found!.createdAt!, marks, isMore }
     },
     [network],
   )
@@ -53,18 +51,17 @@ export function Pool({ network, rest: [name = ''], query }: ScreenProps) {
   const cidr = query.cidr ?? named.answer
   const request = { network, cidr: cidr ?? '', ...momentOf(at) }
   const asked = useAnswer(
-    (signal) => (cidr ? call('AuditService', 'getAddressMap', request, signal) : Promise.resolve(undefined)),
+    async (signal) =>
+      cidr ? { at, map: await call('AuditService', 'getAddressMap', request, signal) } : undefined,
     [network, cidr, at],
   )
-  // The address of this view says what it shows; without a step for each position of the slider.
-  useEffect(() => history.replaceState(null, '', linkTo(['pool', network, name], { ...query, at })), [at])
-  const map = asked.answer
+  const { map } = asked.answer ?? {}
   const up = linkTo(['pool', network, name], { at })
   return html`<${View} title=${isPool ? `Pool ${name}` : name} asked=${[named, known].find(({ failure }) => failure) ?? asked} call=${['AuditService/GetAddressMap', request]}
       command=${sh`ipledger map ${cidr ?? ''} --network ${network}` + (at ? sh` --at ${at}` : '')}>
     ${isPool && html`<${Trend} network=${network} pool=${name} />`}
     <h2>${query.cidr && html`<a href=${up}>${named.answer ?? name}</a> › `}${map?.cidr ?? cidr}</h2>
-    ${begun && html`<${Slider} begun=${begun} at=${at} onMove=${setAt} marks=${marks.filter(({ lease }) => !lease || isInside(lease.address!, map))} isReady=${map !== undefined} />`}
+    ${begun && html`<${Slider} begun=${begun} at=${at} time=${map?.time} onMove=${setAt} marks=${marks.filter(({ lease }) => !lease || isInside(lease, name, map?.cidr))} isReady=${map && asked.answer!.at === at} />`}
     ${isMore && html`<p class="quiet">Marks are the newest 1,000 of the network.</p>`}
     ${map && html`<${Addresses} network=${network} name=${name} map=${map} at=${at} />`}
   <//>`
@@ -84,11 +81,10 @@ function stepsOf(cidr: string, prefixLength: number): readonly number[] {
   )
 }
 
-/** Of IPv6 only what is shown. */
-function isInside(address: string, map: GetAddressMapResponseJson | undefined): boolean {
-  const [base = '', length] = map?.cidr?.split('/') ?? []
-  if (base.includes(':') || address.includes(':'))
-    return (map?.addresses ?? []).some((one) => one.address === address)
+/** Of IPv6 by the pool alone. */
+function isInside({ address = '', pool }: LeaseJson, name: string, cidr = ''): boolean {
+  if (address.includes(':') || cidr.includes(':')) return pool === name || name === cidr
+  const [base = '', length] = cidr.split('/')
   return (
     numberOf(address) >= numberOf(base) && numberOf(address) < numberOf(base) + 2 ** (32 - Number(length))
   )
@@ -97,19 +93,21 @@ function isInside(address: string, map: GetAddressMapResponseJson | undefined): 
 type SliderProps = {
   readonly begun: string
   readonly at: string | undefined
+  /** Of the map that is shown. */
+  readonly time: string | undefined
   readonly marks: readonly EventJson[]
-  /** The map of the last position is there. */
+  /** The map of this position is there. */
   readonly isReady: boolean
   readonly onMove: (at: string | undefined) => void
 }
 
 /** The whole log from left to right; the right end is now. */
-function Slider({ begun, at, marks, isReady, onMove }: SliderProps) {
+function Slider({ begun, at, time: shown = begun, marks, isReady, onMove }: SliderProps) {
   const [isPlaying, setPlaying] = useState(false)
   const first = Date.parse(begun)
   const span = Math.max(1, Date.now() - first)
   const markOf = (seq: string | undefined) => marks.find((one) => one.seq === seq)
-  const time = at === undefined ? Date.now() : Date.parse(momentOf(at).time ?? markOf(at)?.time ?? begun)
+  const time = at === undefined ? Date.now() : Date.parse(momentOf(at).time ?? shown)
   const move = (ms: number) =>
     onMove(ms < first + span ? new Date(Math.max(ms, first)).toISOString() : undefined)
   useEffect(() => {
@@ -263,28 +261,34 @@ function Trend({ network, pool }: { readonly network: string; readonly pool: str
   const { answer, failure } = useAnswer(
     (signal) => {
       const from = new Date(Date.now() - hours * 3_600_000).toISOString()
-      return unlessRefused(
-        call('PoolService', 'listPoolTrends', { network, pool, from, samples: 360 }, signal),
-        {},
-      )
+      return call('PoolService', 'listPoolTrends', { network, pool, from, samples: 360 }, signal)
     },
     [network, pool, hours],
   )
-  const trend = answer?.trends?.[0]
+  const { trends: [trend] = [], countedFrom } = answer ?? {}
   if (failure) return html`<p class="failure" role="alert">${failure.message}</p>`
   if (trend === undefined) return null
   return html`
-    <p>${trendSaid(trend)} <label>Over <select value=${hours} onChange=${(event: Event) => setHours(Number((event.target as HTMLSelectElement).value))}>
+    <p><${TrendSaid} trend=${trend} since=${countedFrom} /> <label>Over <select value=${hours} onChange=${(event: Event) => setHours(Number((event.target as HTMLSelectElement).value))}>
       ${Object.entries(SPANS).map(([title, of]) => html`<option value=${of}>${title}</option>`)}</select></label></p>
     ${(trend.samples?.length ?? 0) < 2 ? html`<p class="quiet">There are no samples yet: a job counts once a minute.</p>` : html`<${Chart} key=${hours} samples=${trend.samples!} />`}`
 }
 
-export function trendSaid({ made = 0, ended = 0, leasesPerHour = 0, exhaustedIn }: PoolTrendJson): string {
+export function TrendSaid({
+  trend,
+  since,
+}: {
+  readonly trend: PoolTrendJson
+  readonly since: string | undefined
+}) {
+  const { made = 0, ended = 0, leasesPerHour = 0, exhaustedIn } = trend
   const seconds = Number(exhaustedIn?.replace('s', ''))
   const rest =
     seconds > 172_800 ? `${Math.floor(seconds / 86_400)} days` : `${(seconds / 3_600).toFixed(1)} hours`
-  const grows = leasesPerHour > 0 ? `grows by ${leasesPerHour.toLocaleString()} an hour` : 'does not grow'
-  return `${made.toLocaleString()} made and ${ended.toLocaleString()} ended in the last five minutes; by the last hour it ${grows}${exhaustedIn ? `: nothing is free in ${rest}` : ''}.`
+  const grows =
+    leasesPerHour > 0 &&
+    `; by the samples of the last hour it grows by ${leasesPerHour.toLocaleString()} an hour`
+  return html`${made.toLocaleString()} made and ${ended.toLocaleString()} ended since <${Time} at=${since} short />${grows}${exhaustedIn && `: nothing is free in ${rest}`}.`
 }
 
 /** A line over a time without samples would say what nobody counted: there stands a sample of nothing. */

@@ -1,28 +1,18 @@
 /** What was meant: what can be only one thing at once, else whatever has this name. */
 
 import { html } from 'htm/preact'
+import type { MatchJson as Match } from '../../gen/ipledger/v1/audit_pb.ts'
 import { call } from '../api.ts'
 import { linkTo, type ScreenProps } from '../route.ts'
 import { sh, useAnswer, View } from '../view.ts'
 
-type Match = { readonly kind?: string; readonly name?: string; readonly address?: string }
+/** Of what is not shown in a view of its name. */
+const OTHERWISE: Readonly<Record<string, string>> = { cidr: 'pool', source: 'sources' }
 
-function placeOf(network: string, { kind, name = '' }: Match): string {
-  switch (kind) {
-    case 'ADDRESS':
-      return linkTo(['address', network, name])
-    case 'CIDR':
-    case 'POOL':
-      return linkTo(['pool', network, name])
-    case 'LEASE':
-      return linkTo(['lease', network, name])
-    case 'OWNER':
-      return linkTo(['owner', network, name])
-    case 'SOURCE':
-      return linkTo(['sources', network, name])
-    default:
-      return linkTo(['leases', network], { [kind!.toLowerCase()]: name })
-  }
+function placeOf(network: string, { kind = '', name = '' }: Match): string {
+  const view = kind.toLowerCase()
+  if (view === 'node' || view === 'label') return linkTo(['leases', network], { [view]: name })
+  return linkTo([OTHERWISE[view] ?? view, network, name])
 }
 
 export function Search({ network, rest: [text = ''] }: ScreenProps) {

@@ -1,18 +1,10 @@
 /** What runs, who one is, and what one may do. */
 
 import { html } from 'htm/preact'
+import type { NetworkJson as Network } from '../../gen/ipledger/v1/network_pb.ts'
 import { call, unlessRefused } from '../api.ts'
 import type { ScreenProps } from '../route.ts'
 import { State, Table, Time, useAnswer, View } from '../view.ts'
-
-type Network = {
-  readonly name?: string
-  readonly state?: string
-  readonly era?: number
-  readonly head?: string
-  readonly digest?: string
-  readonly createdAt?: string
-}
 
 export function Server(_: ScreenProps) {
   const asked = useAnswer(

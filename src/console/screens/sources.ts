@@ -4,6 +4,7 @@ import { html } from 'htm/preact'
 import type { FindingJson, SightingJson, SourceJson } from '../../gen/ipledger/v1/liveness_pb.ts'
 import { Act, enable, retire } from '../act.ts'
 import { call } from '../api.ts'
+import { addressLink, nodeLink } from '../links.ts'
 import { linkTo, type ScreenProps } from '../route.ts'
 import { State, sh, Table, Time, useAnswer, View } from '../view.ts'
 
@@ -22,13 +23,7 @@ function List({ network, sources }: { readonly network: string; readonly sources
   return html`<${Table} caption="Sources of live addresses" none="No sources: nothing is known of what is alive." rows=${sources} columns=${[
     ['Source', ({ id }: SourceJson) => html`<a href=${linkTo(['sources', network, id!])}>${id}</a>`],
     ['Kind', ({ kind }: SourceJson) => kind],
-    [
-      'Node',
-      ({ sight }: SourceJson) =>
-        sight?.node
-          ? html`<a href=${linkTo(['leases', network], { node: sight.node })}>${sight.node}</a>`
-          : 'all',
-    ],
+    ['Node', ({ sight }: SourceJson) => (sight?.node ? nodeLink(network, sight.node) : 'all')],
     ['Sees', ({ sight }: SourceJson) => sight?.ownerKinds?.join(', ')],
     ['State', ({ state }: SourceJson) => html`<${State} of=${state} />`],
     [
@@ -45,17 +40,13 @@ function List({ network, sources }: { readonly network: string; readonly sources
 }
 
 function OneSource({ network, rest: [id = ''], server }: ScreenProps) {
+  const page = { network, source: id, pageSize: 200 }
   const asked = useAnswer(
     async (signal) => {
       const [found, listed, plan] = await Promise.all([
         call('LivenessService', 'getSource', { network, id }, signal),
-        call(
-          'LivenessService',
-          'listSightings',
-          { network, source: id, vanished: true, pageSize: 200 },
-          signal,
-        ),
-        call('LivenessService', 'reconcile', { network, source: id, kept: true, pageSize: 200 }, signal),
+        call('LivenessService', 'listSightings', { ...page, vanished: true }, signal),
+        call('LivenessService', 'reconcile', { ...page, kept: true }, signal),
       ])
       return { source: found.source!, listed, plan }
     },
@@ -66,25 +57,22 @@ function OneSource({ network, rest: [id = ''], server }: ScreenProps) {
     ...(source?.state === 'REGISTERED' ? [enable(network, id)] : []),
     ...(source?.state === 'RETIRED' ? [] : [retire(network, id)]),
   ]
-  const more = (page: { readonly nextPageToken?: string } | undefined) =>
-    page?.nextPageToken && html`<p class="quiet">The first 200; there are more.</p>`
-  const address = (at: string | undefined) => html`<a href=${linkTo(['address', network, at!])}>${at}</a>`
   return html`<${View} title="Source ${id}" asked=${asked} call=${['LivenessService/Reconcile', { network, source: id, kept: true }]}
       command=${sh`ipledger reconcile --dry-run --kept --source ${id} --network ${network}`}>
     ${source && html`<${List} network=${network} sources=${[source]} />`}
     <p class="acts">${deeds.map((deed) => html`<${Act} key=${deed.label} deed=${deed} server=${server} onDone=${asked.again} />`)}</p>
-    <${Table} caption="What would follow now, by lease" none="It lists no lease and is a witness of none." rows=${plan?.findings ?? []} columns=${[
-      ['Address', ({ address: at }: FindingJson) => address(at)],
+    <${Table} caption="What would follow now, by lease" none="It lists no lease and is a witness of none." isCut=${Boolean(plan?.nextPageToken)} rows=${plan?.findings ?? []} columns=${[
+      ['Address', ({ address: at }: FindingJson) => addressLink(network, at)],
       ['Verdict', ({ verdict }: FindingJson) => verdict],
       ['Owner', ({ lease }: FindingJson) => lease?.owner && `${lease.owner.kind} ${lease.owner.name}`],
       ['Why', ({ because = [] }: FindingJson) => because.map(({ text }) => text).join('; ')],
-    ]} />${more(plan)}
-    <${Table} caption="What it lists" none="It lists nothing." rows=${listed?.sightings ?? []} columns=${[
-      ['Address', ({ address: at }: SightingJson) => address(at)],
+    ]} />
+    <${Table} caption="What it lists" none="It lists nothing." isCut=${Boolean(listed?.nextPageToken)} rows=${listed?.sightings ?? []} columns=${[
+      ['Address', ({ address: at }: SightingJson) => addressLink(network, at)],
       ['Owner', ({ owner }: SightingJson) => (owner ? `${owner.kind} ${owner.name}` : 'unknown')],
       ['State', ({ state }: SightingJson) => html`<${State} of=${state} />`],
       ['Since', ({ appearedAt }: SightingJson) => html`<${Time} at=${appearedAt} />`],
       ['Until', ({ vanishedAt }: SightingJson) => (vanishedAt ? html`<${Time} at=${vanishedAt} />` : 'now')],
-    ]} />${more(listed)}
+    ]} />
   <//>`
 }
