@@ -39,6 +39,8 @@ function useRoute(): Route {
   useEffect(() => {
     const change = () => setHash(location.hash)
     addEventListener('hashchange', change)
+    // It may have changed before anybody listened.
+    change()
     return () => removeEventListener('hashchange', change)
   }, [])
   return parseRoute(hash)

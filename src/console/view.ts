@@ -115,6 +115,7 @@ type TimeProps = { readonly at: string | Date | undefined; readonly short?: bool
 export function Time({ at, short = false }: TimeProps) {
   if (at === undefined) return null
   const date = new Date(at)
+  if (Number.isNaN(date.getTime())) return html`${at}`
   return html`<time datetime=${date.toISOString()} title="${date.toISOString()} (UTC)">${(short ? SHORT : LONG).format(date)}</time>`
 }
 

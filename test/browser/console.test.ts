@@ -183,6 +183,14 @@ test('a search that cannot be answered says so, and finds again', async () => {
   await page.getByText('has this name').waitFor()
 })
 
+test('a view that is asked for while the page is drawn for the first time is shown', async () => {
+  const page = await browser.newPage()
+  onTestFinished(() => page.close())
+  await page.addInitScript(`addEventListener('load', () => { location.hash = '${VIEWS.server}' })`)
+  await page.goto(`${service.url}/${VIEWS.leases}`)
+  await page.getByRole('heading', { name: 'Server' }).waitFor()
+})
+
 test('what a caller chose is never markup', async () => {
   const page = await open(VIEWS.leases)
   await page.getByRole('cell', { name: `pod ${HOSTILE}` }).waitFor()
@@ -524,6 +532,16 @@ test('leases of a label whose value has a sign of equality; of a label without a
   await page.getByRole('link', { name: 'pod it' }).waitFor()
   await page.goto(`${service.url}/#/leases/labelled?label=args`)
   await page.getByText('No leases.').waitFor()
+})
+
+test('a time that is none is refused in the view, and can be changed there', async () => {
+  const page = await open(`${VIEWS.pool}?at=-1h`)
+  await page.getByRole('alert').getByText('INVALID_FIELD').waitFor()
+  await page.goto(`${service.url}/${VIEWS.events}?from=-15m&address=10.0.0.300`)
+  await page.getByRole('alert').getByText('INVALID_FIELD').waitFor()
+  await page.getByLabel('address', { exact: true }).fill(second.address)
+  await page.getByRole('button', { name: 'Filter' }).click()
+  await page.getByRole('link', { name: second.leaseId }).first().waitFor()
 })
 
 test('a film waits for each of its maps', async () => {

@@ -1,7 +1,7 @@
 /** Lists of leases in a network whose leases are more than one look takes: what matches is found, and the end is known. */
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest'
 import { type AddressRecord, BLANK, type LeaseEvent } from '../../src/core/event.ts'
-import type { LeaseFilter } from '../../src/ledger/read-leases.ts'
+import { EVERY_LEASE, type LeaseFilter } from '../../src/ledger/read-leases.ts'
 import { Reads } from '../../src/ledger/reads.ts'
 import { writeStatements } from '../../src/ledger/tables.ts'
 import { connect, createPool } from '../../src/postgres/connect.ts'
@@ -56,17 +56,6 @@ beforeAll(async () => {
   await admin.end()
 })
 
-const ALL: LeaseFilter = {
-  states: [],
-  quarantineReasons: [],
-  ownerKind: null,
-  ownerName: null,
-  ownerUid: null,
-  node: null,
-  labels: {},
-  pools: [],
-  cidr: null,
-}
 const FILTERS: readonly (readonly [string, Partial<LeaseFilter>])[] = [
   ['a state', { states: ['QUARANTINED'] }],
   ['a reason', { quarantineReasons: ['OPERATOR'] }],
@@ -75,18 +64,22 @@ const FILTERS: readonly (readonly [string, Partial<LeaseFilter>])[] = [
 ]
 
 test.each(FILTERS)('by %s: the only page has all that match, and is the last', async (_, filter) => {
-  const page = await reads.leases('net', { ...ALL, ...filter }, { after: null, size: 100 })
+  const page = await reads.leases('net', { ...EVERY_LEASE, ...filter }, { after: null, size: 100 })
   expect(page!.leases.map(({ address }) => address)).toEqual([0, 1, 2].map(addressOf))
   expect(page!.next).toBeNull()
 })
 
 test('a page is full, or at the end, or a second old', async () => {
-  const { next } = (await reads.leases('net', { ...ALL, states: ['QUARANTINED'] }, { after: null, size: 2 }))!
+  const { next } = (await reads.leases(
+    'net',
+    { ...EVERY_LEASE, states: ['QUARANTINED'] },
+    { after: null, size: 2 },
+  ))!
   expect(next).toBe(addressOf(1))
   let now = 0
   const clock = vi.spyOn(performance, 'now').mockImplementation(() => (now += 1_000))
   onTestFinished(() => clock.mockRestore())
-  const filter = { ...ALL, ownerKind: 'container' }
+  const filter = { ...EVERY_LEASE, ownerKind: 'container' }
   const places: (string | null)[] = [addressOf(2)]
   while (places.at(-1) !== null) {
     const page = (await reads.leases('net', filter, { after: places.at(-1)!, size: 9 }))!

@@ -63,7 +63,7 @@ export function Overview({ network, server }: ScreenProps) {
           ([part, count]) =>
             html`<span data-part=${part} style=${{ flexGrow: Number(count) / size }} title="${count.toLocaleString()} ${part}"></span>`,
         )}</span>
-        <span class="counts">${said}. <${TrendSaid} trend=${trend} since=${countedFrom} /> <a href=${linkTo(['leases', network], { pool: name })}>leases</a>${Number(usage.quarantined) > 0 && html` <a href=${linkTo(['leases', network], { pool: name, state: 'QUARANTINED' })}>quarantined</a>`}</span>
+        <span class="counts">${said || 'Counting…'} <${TrendSaid} trend=${trend} since=${countedFrom} /> <a href=${linkTo(['leases', network], { pool: name })}>leases</a>${Number(usage.quarantined) > 0 && html` <a href=${linkTo(['leases', network], { pool: name, state: 'QUARANTINED' })}>quarantined</a>`}</span>
       </li>`
     })}</ul>
     <p class="legend" aria-hidden="true">${PARTS.map((part) => html`<span><i data-part=${part}></i>${part}</span>`)}</p>
@@ -105,7 +105,7 @@ function Banner({ network, server, onDone }: BannerProps) {
         recovery.needsOperator
           ? html` It waits for an operator.`
           : html` It waits for two reports of each source${recovery.unreported?.length ? `, still of: ${recovery.unreported.join(', ')}` : ''}.`
-      }${recovery.unknown?.length && ` To be registered: ${recovery.unknown.join(', ')}.`} <${Act} deed=${endRecovery(name!)} server=${server} onDone=${onDone} /></div>`
+      }${recovery.unknown?.length ? ` To be registered: ${recovery.unknown.join(', ')}.` : ''} <${Act} deed=${endRecovery(name!)} server=${server} onDone=${onDone} /></div>`
     }
     ${holds.map(({ cause, why, since }) => html`<div class="banner" role="status">${SUSPENDED[cause!]}: ${cause} since <${Time} at=${since} />: ${why}. <${Act} deed=${resume(name!, cause)} server=${server} onDone=${onDone} /></div>`)}
   `

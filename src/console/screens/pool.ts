@@ -81,9 +81,9 @@ function stepsOf(cidr: string, prefixLength: number): readonly number[] {
   )
 }
 
-/** Of IPv6 by the pool alone. */
+/** Of IPv6 by the pool alone; all of it, if a CIDR is shown. */
 function isInside({ address = '', pool }: LeaseJson, name: string, cidr = ''): boolean {
-  if (address.includes(':') || cidr.includes(':')) return pool === name || name === cidr
+  if (address.includes(':') || cidr.includes(':')) return pool === name || name.includes(':')
   const [base = '', length] = cidr.split('/')
   return (
     numberOf(address) >= numberOf(base) && numberOf(address) < numberOf(base) + 2 ** (32 - Number(length))
