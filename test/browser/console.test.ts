@@ -586,6 +586,23 @@ test('a map of the time that one writes', async () => {
   await page.getByRole('link', { name: '10.0.0.99 EXCLUDED' }).waitFor()
 })
 
+test('marks of IPv6 stay while one goes back in time', async () => {
+  const network = 'marked'
+  await ok('NetworkService/CreateNetwork', { name: network })
+  await ok('PoolService/CreatePool', { network, name: 'six', cidr: 'fd00:5::/64' })
+  for (const address of ['fd00:5::a', 'fd00:5::b'])
+    await ok('LeaseService/Quarantine', { network, address, why: 'answers ping' })
+  const page = await open(`#/pool/${network}/six`)
+  for (const address of ['fd00:5::b', 'fd00:5::a']) {
+    await page.getByRole('button', { name: 'Mark before' }).click()
+    await page.getByText(`lease.quarantined ${address}`).waitFor()
+  }
+  // There the later one was not yet in the map.
+  await page.getByRole('link', { name: 'fd00:5::b' }).waitFor({ state: 'detached' })
+  await page.getByRole('button', { name: 'Next mark' }).click()
+  await page.getByText('lease.quarantined fd00:5::b').waitFor()
+})
+
 test('a block that is leased as one fills all its cells', async () => {
   const network = 'blocks'
   await ok('NetworkService/CreateNetwork', { name: network })
@@ -621,6 +638,7 @@ test('events: by type, by owner, by time, and the ones further back', async () =
   // A page of the log after the other.
   await page.goto(`${service.url}/#/events/long`)
   await rows.getByText('pool.updated').first().waitFor()
+  await page.getByText('These are 200; there are more.').waitFor()
   await page.getByRole('link', { name: 'Further back' }).click()
   await rows.getByText('network.created').waitFor()
   await rows.getByText('lease.quarantined').waitFor({ state: 'detached' })

@@ -31,7 +31,7 @@ test.each([
   {
     picture: 'overview',
     view: 'overview/*',
-    seen: ['TOO_MANY_REAPS', `${SILENT_SOURCE} has not reported`, 'grows by'],
+    seen: ['TOO_MANY_REAPS', '2 excluded', `${SILENT_SOURCE} has not reported`, 'grows by'],
   },
   {
     picture: 'map',

@@ -63,7 +63,7 @@ export function Overview({ network, server }: ScreenProps) {
           ([part, count]) =>
             html`<span data-part=${part} style=${{ flexGrow: Number(count) / size }} title="${count.toLocaleString()} ${part}"></span>`,
         )}</span>
-        <span class="counts">${said || 'Counting…'} <${TrendSaid} trend=${trend} since=${countedFrom} /> <a href=${linkTo(['leases', network], { pool: name })}>leases</a>${Number(usage.quarantined) > 0 && html` <a href=${linkTo(['leases', network], { pool: name, state: 'QUARANTINED' })}>quarantined</a>`}</span>
+        <span class="counts">${said ? `${said}.` : 'Counting…'} <${TrendSaid} trend=${trend} since=${countedFrom} /> <a href=${linkTo(['leases', network], { pool: name })}>leases</a>${Number(usage.quarantined) > 0 && html` <a href=${linkTo(['leases', network], { pool: name, state: 'QUARANTINED' })}>quarantined</a>`}</span>
       </li>`
     })}</ul>
     <p class="legend" aria-hidden="true">${PARTS.map((part) => html`<span><i data-part=${part}></i>${part}</span>`)}</p>

@@ -31,7 +31,7 @@ export function Search({ network, rest: [text = ''] }: ScreenProps) {
     ${
       matches.length === 0
         ? html`<p>Nothing in network ${network} has this name: no address, CIDR, lease id, owner (past ones too), node, label (<code>key=value</code>), pool or source.</p>`
-        : html`<p class="quiet">Names by how they begin, of each kind at most 20. A longer begin finds fewer.</p><ul>${matches.map((one) => html`<li>${one.kind?.toLowerCase()} <a href=${placeOf(network, one)}>${one.name}</a> ${one.address}</li>`)}</ul>`
+        : html`<p class="quiet">Names that begin with this, at most 20 of each kind. A longer text finds fewer.</p><ul>${matches.map((one) => html`<li>${one.kind?.toLowerCase()} <a href=${placeOf(network, one)}>${one.name}</a> ${one.address}</li>`)}</ul>`
     }
   <//>`
 }
