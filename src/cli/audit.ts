@@ -75,9 +75,9 @@ Examples:
 Examples:
   ipledger map 10.8.64.0/24
   ipledger map 10.0.0.0/8 --at -1h`,
-    show: ({ addresses, blocks, excluded, sampled, seq: number }) =>
+    show: ({ addresses, blocks, blockSize, excluded, sampled, seq: number }) =>
       [
-        blocks.length > 0 ? listText(MapBlockSchema, blocks) : listText(MapAddressSchema, addresses),
+        blockSize !== '' ? listText(MapBlockSchema, blocks) : listText(MapAddressSchema, addresses),
         ...(excluded.length > 0 ? [wrapped(`Excluded: ${excluded.join(', ')}.`)] : []),
         ...(sampled > 0 ? [`An estimate: one of ${sampled} addresses was looked at.`] : []),
         `At number ${number}.`,

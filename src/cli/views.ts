@@ -122,6 +122,7 @@ const VIEWS: ReadonlyMap<string, View<never>> = new Map([
     cells: { ADDRESS: addressOf },
   }),
   viewOf(audit.MapBlockSchema, {
+    none: 'every block is free',
     columns: 'BLOCK:cidr COOLING:cooling RESERVED:reserved ACTIVE:active QUARANTINED:quarantined',
   }),
   viewOf(audit.MatchSchema, {

@@ -22,7 +22,7 @@ export function momentOf(at: string | undefined) {
   return /^\d+$/.test(at) ? { seq: at } : { time: at }
 }
 
-/** What is no encoding is a word as it is. */
+/** A word that cannot be decoded stays as it is. */
 function decoded(word: string): string {
   try {
     return decodeURIComponent(word)

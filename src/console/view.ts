@@ -38,7 +38,7 @@ type ViewProps = {
   /** The call that the view shows: `LeaseService/ListLeases`, and its request. None: a stream, which curl cannot read. */
   readonly call?: readonly [method: string, request: object]
   readonly command: string
-  /** What stays when the call fails: by which one looks. */
+  /** The form by which one looks. It stays when the call fails. */
   readonly filter?: ComponentChildren
   readonly children?: ComponentChildren
 }
@@ -137,10 +137,10 @@ type TableProps<T> = {
 
 export function Table<T>({ caption, columns, rows, none, isCut = false }: TableProps<T>) {
   if (rows.length === 0)
-    return html`<p class="quiet">${isCut ? 'None so far: there is more to look through.' : none}</p>`
+    return html`<p class="quiet">${isCut ? 'Nothing on this page; there are more.' : none}</p>`
   return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption}><table>
     <caption>${caption}</caption>
     <thead><tr>${columns.map(([title]) => html`<th scope="col">${title}</th>`)}</tr></thead>
     <tbody>${rows.map((row) => html`<tr>${columns.map(([, cell]) => html`<td>${cell(row)}</td>`)}</tr>`)}</tbody>
-  </table>${isCut && html`<p class="quiet">These are ${rows.length}; there are more.</p>`}</div>`
+  </table>${isCut && html`<p class="quiet">Only ${rows.length} are shown; there are more.</p>`}</div>`
 }

@@ -32,9 +32,9 @@ export async function readAddressMap(db: Db, network: string, asked: Cidr, momen
   if (position === null || 'beyond' in position) return position
   const { family } = asked
   const pools = await readPoolsAt(db, network, asked, position.seq)
-  const cellOf = Math.max(...pools.map(({ prefixLength }) => prefixLength), 0) || maxPrefix(family)
-  // A part of a block is a cell.
-  const length = Math.max(cellOf, asked.prefixLength)
+  const leaseLength = Math.max(...pools.map(({ prefixLength }) => prefixLength), 0) || maxPrefix(family)
+  // A CIDR inside one block is a single cell.
+  const length = Math.max(leaseLength, asked.prefixLength)
   const isNow = moment.seq === null && moment.at === null
   // Only a sample needs the count of a large pool, which is slow.
   const touched = await readTouched(db, network, asked, isNow ? MOST_SHOWN + 1 : null)
@@ -103,7 +103,7 @@ const isTouchedIn = (network: string, { family, first, last }: Cidr) =>
 /** How many addresses of the CIDR were ever leased, counted up to `most`, and the smallest part of it that has them all. */
 async function readTouched(db: Db, network: string, cidr: Cidr, most: number | null) {
   const isInside = isTouchedIn(network, cidr)
-  // Each of them by the index; a count beside them would read all for them as well.
+  // `min` and `max` alone are read from the index; beside a count they would read every row.
   const { rows } = await sql<{ readonly count: number; readonly within: string | null }>`
     select (select count(*) from (select from ipledger_audit.touched t where ${isInside} limit ${most}) x) as count,
       inet_merge(min(t.address), max(t.address))::text as within

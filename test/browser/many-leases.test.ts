@@ -1,5 +1,5 @@
 /**
- * Every screen of a network with very many leases, in a /8 and in a /48: what a person looks for is there. How long each takes is printed, beside
+ * Every screen but the live one, of a network with very many leases, in a /8 and in a /48: what a person looks for is there. How long each takes is printed, beside
  * the same screen of a network without leases; figures are of `IPLEDGER_TEST_LEASES=1000000`, which takes some minutes.
  */
 import { afterAll, expect, test } from 'vitest'
@@ -54,6 +54,7 @@ test.each([
     owner: [`owner/*/${name}`, `text=${lease.address}`, 'text=Nobody of this name'],
     lease: [`lease/*/${encodeURIComponent(lease.leaseId)}`, `text=${last.name}`, ''],
     attention: ['attention/*', '.tools time', '.tools time'],
+    events: ['events/*', 'role=cell[name=/lease/]', 'role=cell[name=/pool.created/]'],
     sources: ['sources/*', 'text=No sources', 'text=No sources'],
     search: ['search/*/bench', 'text=bench/held-', 'text=has this name'],
     'search for nothing': ['search/*/nothing', 'text=has this name', 'text=has this name'],

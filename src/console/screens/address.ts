@@ -36,10 +36,10 @@ export function Address({ network, rest: [address = ''], query, server }: Screen
   const command = sh`ipledger explain ${address} --network ${network}` + (at ? sh` --at ${at}` : '')
   return html`<${View} title=${address} asked=${asked} call=${['AuditService/ExplainAddress', { network, address, ...when }]} command=${command}>
     <p class="answer"><${State} of=${explained?.state} /> ${explained?.answer}</p>
-    ${at && html`<p class="banner">The sentence above is of ${/^\d+$/.test(at) ? `number ${at}` : html`<${Time} at=${at} />`}; what is below is of all times. <a href=${linkTo(['address', network, address])}>Now</a></p>`}
+    ${at && html`<p class="banner">The sentence above describes ${/^\d+$/.test(at) ? `number ${at}` : html`<${Time} at=${at} />`}; all below is of all times. <a href=${linkTo(['address', network, address])}>Now</a></p>`}
     ${!at && html`<p class="acts">${deeds.map((deed) => html`<${Act} key=${deed.label} deed=${deed} server=${server} onDone=${asked.again} />`)}</p>`}
     <h2>Holders</h2>
-    ${history?.nextPageToken && html`<p class="quiet">Of the newest 200 events; there are more.</p>`}
+    ${history?.nextPageToken && html`<p class="quiet">From the newest 200 events only; there are more.</p>`}
     <${Bars} holders=${holders} entries=${entries} />
     <${Holders} network=${network} holders=${holders} />
     <h2>Story</h2>

@@ -14,7 +14,7 @@ export function Lease({ network, rest: [leaseId = ''], server }: ScreenProps) {
   const address = holders[0]?.address ?? ''
   return html`<${View} title="Lease ${leaseId}" asked=${asked} call=${['AuditService/GetLeaseHistory', request]} command=${sh`ipledger lease history ${leaseId}`}>
     <p>At <a href=${linkTo(['address', network, address])}>${address}</a>.</p>
-    ${asked.answer?.nextPageToken && html`<p class="quiet">Of the newest 1,000 events; there are more.</p>`}
+    ${asked.answer?.nextPageToken && html`<p class="quiet">From the newest 1,000 events only; there are more.</p>`}
     <${Holders} network=${network} holders=${holders} />
     ${holders.some(({ untilTime }) => !untilTime) && html`<p><${Act} deed=${reap(leaseId)} server=${server} onDone=${asked.again} /></p>`}
     <h2>Story</h2>

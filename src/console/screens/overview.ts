@@ -8,7 +8,7 @@ import { linkTo, type ScreenProps } from '../route.ts'
 import { Failure, sh, Time, useAnswer, View } from '../view.ts'
 import { TrendSaid } from './pool.ts'
 
-/** The last sample is at most as old. */
+/** An older sample is not shown. */
 const SAMPLED_MS = 300_000
 const PARTS = ['active', 'reserved', 'quarantined', 'cooling', 'excluded', 'free'] as const
 
@@ -24,7 +24,7 @@ export function Overview({ network, server }: ScreenProps) {
     },
     [network],
   )
-  // What takes long in a large network comes one after the other, and the last samples are shown meanwhile.
+  // Both are slow in a large network: they are asked for one after the other, and the last samples are shown until then.
   const waits = useAnswer(
     (signal) =>
       asked.at
@@ -86,12 +86,6 @@ type BannerProps = {
   readonly onDone: () => void
 }
 
-const SUSPENDED: Readonly<Record<string, string>> = {
-  SOURCE_AHEAD: 'Nothing is handed out or taken back',
-  CLOCK: 'Nothing is taken back',
-  TOO_MANY_REAPS: 'No lease is taken back for its absence',
-}
-
 /** Why nothing is handed out or taken back, and what ends that. */
 function Banner({ network, server, onDone }: BannerProps) {
   if (network === undefined) return null
@@ -107,6 +101,6 @@ function Banner({ network, server, onDone }: BannerProps) {
           : html` It waits for two reports of each source${recovery.unreported?.length ? `, still of: ${recovery.unreported.join(', ')}` : ''}.`
       }${recovery.unknown?.length ? ` To be registered: ${recovery.unknown.join(', ')}.` : ''} <${Act} deed=${endRecovery(name!)} server=${server} onDone=${onDone} /></div>`
     }
-    ${holds.map(({ cause, why, since }) => html`<div class="banner" role="status">${SUSPENDED[cause!]}: ${cause} since <${Time} at=${since} />: ${why}. <${Act} deed=${resume(name!, cause)} server=${server} onDone=${onDone} /></div>`)}
+    ${holds.map(({ cause, why, since }) => html`<div class="banner" role="status">The network is held (${cause}) since <${Time} at=${since} />: ${why}. What that stops is said below. <${Act} deed=${resume(name!, cause)} server=${server} onDone=${onDone} /></div>`)}
   `
 }

@@ -24,7 +24,7 @@ const FRAMES = 60
 export function Pool({ network, rest: [name = ''], query }: ScreenProps) {
   const isPool = !name.includes('/')
   const { at } = query
-  // The address of this view says what it shows; without a step back for each position of the slider.
+  // The slider changes the address of this view, and adds no steps to the browser's history.
   const setAt = (next: string | undefined) => {
     history.replaceState(null, '', linkTo(['pool', network, name], { ...query, at: next }))
     dispatchEvent(new Event('hashchange'))
@@ -81,7 +81,7 @@ function stepsOf(cidr: string, prefixLength: number): readonly number[] {
   )
 }
 
-/** Of IPv6 by the pool alone; all of it, if a CIDR is shown. */
+/** Of IPv6: by the pool, or all if a CIDR is shown. */
 function isInside({ address = '', pool }: LeaseJson, name: string, cidr = ''): boolean {
   if (address.includes(':') || cidr.includes(':')) return pool === name || name.includes(':')
   const [base = '', length] = cidr.split('/')
@@ -154,16 +154,14 @@ type Cell = {
 function Addresses({ network, name, map, at }: MapProps) {
   const [hint, setHint] = useState('')
   useEffect(() => setHint(''), [map])
-  const { addresses = [], blocks = [], sampled = 0 } = map
-  const cells =
-    blocks.length > 0
-      ? blockCells(map, (cidr) => linkTo(['pool', network, name], { cidr, at }))
-      : addressCells(map, (address) => linkTo(['address', network, address], { at: at && map.seq }))
+  const { addresses = [], blocks = [], blockSize, sampled = 0 } = map
+  const cells = blockSize
+    ? blockCells(map, (cidr) => linkTo(['pool', network, name], { cidr, at }))
+    : addressCells(map, (address) => linkTo(['address', network, address], { at: at && map.seq }))
   const counts = HELD.map((part) => {
-    const count =
-      blocks.length > 0
-        ? blocks.reduce((sum, one) => sum + (one[part] ?? 0), 0)
-        : addresses.filter(({ state }) => state === part.toUpperCase()).length
+    const count = blockSize
+      ? blocks.reduce((sum, one) => sum + (one[part] ?? 0), 0)
+      : addresses.filter(({ state }) => state === part.toUpperCase()).length
     return `${count.toLocaleString()} ${part}`
   })
   const columns = cells.length > 256 ? 64 : 16
@@ -179,7 +177,7 @@ function Addresses({ network, name, map, at }: MapProps) {
   return html`
     <p>${sampled > 1 ? 'About ' : ''}${counts.join(', ')}.
       ${sampled > 1 && html`<em> An estimate: one of ${sampled} addresses was looked at. Blocks of the past are sampled, addresses are exact.</em>`}</p>
-    <p class="hint">${hint || (cells.length === 0 ? 'No lease was ever made here.' : `Point at a ${blocks.length > 0 ? 'block' : 'cell'}, or walk with the arrow keys.`)}</p>
+    <p class="hint">${hint || (cells.length === 0 ? 'No lease was ever made here.' : `Point at a ${blockSize ? 'block' : 'cell'}, or walk with the arrow keys.`)}</p>
     <div class="map" role="group" aria-label="Map of ${map.cidr}" data-columns=${columns} onKeyDown=${walk} onMouseOver=${show} onFocusIn=${show}>
       ${cells.map(({ title, label, link, part, fill }, index) => html`<a href=${link} tabindex=${index === 0 ? 0 : -1} aria-label=${title} data-part=${part} style=${fill && { background: fill }}>${label}</a>`)}
     </div>
@@ -291,7 +289,7 @@ export function TrendSaid({
   return html`${made.toLocaleString()} made and ${ended.toLocaleString()} ended since <${Time} at=${since} short />${grows}${exhaustedIn && `: nothing is free in ${rest}`}.`
 }
 
-/** A line over a time without samples would say what nobody counted: there stands a sample of nothing. */
+/** With an empty sample in each gap, so that no line is drawn over a time in which nothing was counted. */
 function withGaps(samples: readonly PoolSampleJson[]): readonly PoolSampleJson[] {
   const times = samples.map(({ time }) => Date.parse(time!))
   const steps = times.slice(1).map((time, index) => time - times[index]!)

@@ -6,7 +6,7 @@ import { call } from '../api.ts'
 import { linkTo, type ScreenProps } from '../route.ts'
 import { sh, useAnswer, View } from '../view.ts'
 
-/** Of what is not shown in a view of its name. */
+/** Kinds that are shown in a view of another name. */
 const OTHERWISE: Readonly<Record<string, string>> = { cidr: 'pool', source: 'sources' }
 
 function placeOf(network: string, { kind = '', name = '' }: Match): string {

@@ -2273,21 +2273,21 @@ export type GetAddressMapResponse = Message<"ipledger.v1.GetAddressMapResponse">
   addresses: MapAddress[];
 
   /**
-   * What no pool handed out: outside of all of them, or excluded by its own. As in a pool's `exclude`, in order.
+   * Addresses that no pool hands out, in order: outside every pool, or excluded by theirs. Written as in a pool's `exclude`.
    *
    * @generated from field: repeated string excluded = 4;
    */
   excluded: string[];
 
   /**
-   * Instead of `addresses` and `excluded`: those of at most 256 blocks that are not all free, in order.
+   * Of a large CIDR, instead of `addresses` and `excluded`: of its at most 256 blocks those that are not all free, in order.
    *
    * @generated from field: repeated ipledger.v1.MapBlock blocks = 5;
    */
   blocks: MapBlock[];
 
   /**
-   * Leases that fit in a block, excluded ones too. A decimal string.
+   * Leases that fit in a block, excluded ones too. A decimal string. Empty: there are no blocks.
    *
    * @generated from field: string block_size = 6;
    */
@@ -2350,21 +2350,21 @@ export type GetAddressMapResponseJson = {
   addresses?: MapAddressJson[];
 
   /**
-   * What no pool handed out: outside of all of them, or excluded by its own. As in a pool's `exclude`, in order.
+   * Addresses that no pool hands out, in order: outside every pool, or excluded by theirs. Written as in a pool's `exclude`.
    *
    * @generated from field: repeated string excluded = 4;
    */
   excluded?: string[];
 
   /**
-   * Instead of `addresses` and `excluded`: those of at most 256 blocks that are not all free, in order.
+   * Of a large CIDR, instead of `addresses` and `excluded`: of its at most 256 blocks those that are not all free, in order.
    *
    * @generated from field: repeated ipledger.v1.MapBlock blocks = 5;
    */
   blocks?: MapBlockJson[];
 
   /**
-   * Leases that fit in a block, excluded ones too. A decimal string.
+   * Leases that fit in a block, excluded ones too. A decimal string. Empty: there are no blocks.
    *
    * @generated from field: string block_size = 6;
    */
